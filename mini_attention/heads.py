@@ -1,0 +1,292 @@
+"""Attention with learned projections: one head, and many side by side.
+
+Inputs have the axes `b i m` (queries) and `b j m` (keys and values).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from einops import rearrange
+from torch import Tensor, nn
+
+from . import convert
+from .contract import check_bias, check_like, check_mask, scores_shape
+from .functional import attention_weights, fused_attention
+
+Attend = Callable[..., Tensor]  # any function with the signature of `attention`
+
+
+class SingleHeadAttention(nn.Module):
+    """One attention head: project to queries, keys and values, then attend.
+
+        query   b i m, with m = d_model features
+        key     b j key_size, the query unless given (self-attention)
+        value   b j value_size, the key unless given
+        mask    i j or b i j, boolean, True where query i may attend to key j
+        bias    i j or b i j, added to the scores
+        output  b i e, with e = d_value features; there is no output projection
+
+    `d_head` is d_model unless given, `d_value` is d_head, `key_size` and `value_size` (the
+    features of the keys and values that come in) are d_model. `attend` is any function with
+    the signature of `attention`. `dropout` is the share of weights dropped in training.
+
+    A NaN in an input reaches the gradients of the projections even where a mask hides it:
+    put 0 there first, with `masked_fill`.
+
+    Raises ValueError for sizes that do not fit, TypeError for a wrong dtype.
+
+    >>> import torch
+    >>> head = SingleHeadAttention(d_model=8, d_head=3)
+    >>> output, weights = head(torch.randn(2, 5, 8), return_weights=True)
+    >>> output.shape, weights.shape
+    (torch.Size([2, 5, 3]), torch.Size([2, 5, 5]))
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        d_head: int | None = None,
+        *,
+        d_value: int | None = None,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        dropout: float = 0.0,
+        proj_bias: bool = True,
+        attend: Attend = fused_attention,
+    ) -> None:
+        super().__init__()
+        d_head = d_model if d_head is None else d_head
+        d_value = d_head if d_value is None else d_value
+        key_size = d_model if key_size is None else key_size
+        value_size = d_model if value_size is None else value_size
+        _check_sizes(d_model=d_model, d_head=d_head, d_value=d_value)
+        _check_sizes(key_size=key_size, value_size=value_size)
+        self.dropout = _checked_rate(dropout)
+        self.attend = attend
+        self.q_proj = nn.Linear(d_model, d_head, bias=proj_bias)
+        self.k_proj = nn.Linear(key_size, d_head, bias=proj_bias)
+        self.v_proj = nn.Linear(value_size, d_value, bias=proj_bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        bias: Tensor | None = None,
+        return_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend; with `return_weights` also return the weights, b i j, before dropout."""
+        query, key, value = _sources(self, query, key, value)
+        q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+        output = _attend(self, q, k, v, mask, bias)
+        if return_weights:
+            return output, attention_weights(q, k, mask, bias=bias)
+        return output
+
+
+class MultiHeadAttention(nn.Module):
+    """Several heads side by side, each with its own share of the features.
+
+        query    b i m, with m = d_model features
+        key      b j key_size, the query unless given (self-attention)
+        value    b j value_size, the key unless given
+        mask     i j for all, b i j per item, or b h i j per head; boolean, True where query i
+                 may attend to key j
+        bias     the same ranks, added to the scores
+        output   b i m
+
+    `key_size` and `value_size` (the features of the keys and values that come in) are d_model
+    unless given. `attend` is any function with the signature of `attention`. `dropout` is the
+    share of weights dropped in training.
+
+    A query that may attend to nothing gets the bias of the output projection. A NaN in an
+    input reaches the gradients of the projections even where a mask hides it: put 0 there
+    first, with `masked_fill`.
+
+    Raises ValueError for sizes that do not fit, among them a `d_model` that `num_heads` does
+    not divide, TypeError for a wrong dtype.
+    Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.2.
+
+    >>> import torch
+    >>> layer = MultiHeadAttention(d_model=12, num_heads=3)
+    >>> output, weights = layer(torch.randn(2, 5, 12), return_weights=True)
+    >>> output.shape, weights.shape
+    (torch.Size([2, 5, 12]), torch.Size([2, 3, 5, 5]))
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        dropout: float = 0.0,
+        proj_bias: bool = True,
+        attend: Attend = fused_attention,
+    ) -> None:
+        super().__init__()
+        key_size = d_model if key_size is None else key_size
+        value_size = d_model if value_size is None else value_size
+        _check_sizes(d_model=d_model, num_heads=num_heads)
+        _check_sizes(key_size=key_size, value_size=value_size)
+        if d_model % num_heads:
+            raise ValueError(f"d_model ({d_model}) must be divisible by num_heads ({num_heads})")
+        self.num_heads = num_heads
+        self.dropout = _checked_rate(dropout)
+        self.attend = attend
+        self.q_proj = nn.Linear(d_model, d_model, bias=proj_bias)
+        self.k_proj = nn.Linear(key_size, d_model, bias=proj_bias)
+        self.v_proj = nn.Linear(value_size, d_model, bias=proj_bias)
+        self.out_proj = nn.Linear(d_model, d_model, bias=proj_bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        bias: Tensor | None = None,
+        return_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend; with `return_weights` also return the weights, b h i j, before dropout."""
+        query, key, value = _sources(self, query, key, value)
+        mask, bias = _per_head(mask), _per_head(bias)
+
+        q = rearrange(self.q_proj(query), "b i (h d) -> b h i d", h=self.num_heads)
+        k = rearrange(self.k_proj(key), "b j (h d) -> b h j d", h=self.num_heads)
+        v = rearrange(self.v_proj(value), "b j (h e) -> b h j e", h=self.num_heads)
+        heads = _attend(self, q, k, v, mask, bias)
+        output: Tensor = self.out_proj(rearrange(heads, "b h i e -> b i (h e)"))
+
+        if return_weights:
+            return output, attention_weights(q, k, mask, bias=bias)
+        return output
+
+    @classmethod
+    def from_torch(
+        cls, module: nn.MultiheadAttention, *, attend: Attend = fused_attention
+    ) -> MultiHeadAttention:
+        """The layer that computes what `module` computes, with a copy of its parameters.
+
+        Raises ValueError for what has no counterpart here: `add_bias_kv`, `add_zero_attn`,
+        and inputs n b m (`batch_first=False`).
+        """
+        convert.check_from_torch(module)
+        layer = cls(
+            module.embed_dim,
+            module.num_heads,
+            key_size=module.kdim,
+            value_size=module.vdim,
+            dropout=module.dropout,
+            proj_bias=module.in_proj_bias is not None,
+            attend=attend,
+        )
+        layer = layer.to(module.out_proj.weight).train(module.training)
+        convert.copy_from_torch(module, layer)
+        return layer
+
+    def to_torch(self) -> nn.MultiheadAttention:
+        """The `nn.MultiheadAttention` that computes what this layer computes, for inputs b n m.
+
+        It gets a copy of the parameters, whatever function this layer attends with. Masks mean
+        the opposite there: `mask_to_torch` converts them.
+        """
+        module = nn.MultiheadAttention(
+            self.q_proj.in_features,
+            self.num_heads,
+            dropout=self.dropout,
+            bias=self.out_proj.bias is not None,
+            kdim=self.k_proj.in_features,
+            vdim=self.v_proj.in_features,
+            batch_first=True,
+        )
+        module = module.to(self.out_proj.weight).train(self.training)
+        convert.copy_to_torch(self, module)
+        return module
+
+    def extra_repr(self) -> str:
+        return f"num_heads={self.num_heads}, dropout={self.dropout}"
+
+
+def _attend(
+    module: SingleHeadAttention | MultiHeadAttention,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor:
+    """Call the module's function with what was given and no more, so that a short one will do."""
+    shape = scores_shape(q, k)
+    options: dict[str, Tensor | float] = {}
+    if mask is not None:
+        check_mask(mask, shape, q.device)
+    if bias is not None:
+        check_bias(bias, shape, q)
+        options["bias"] = bias
+    if module.training and module.dropout > 0:
+        if "dropout_p" not in inspect.signature(module.attend).parameters:
+            raise TypeError(
+                f"attend={module.attend} has no keyword dropout_p, which dropout = "
+                f"{module.dropout} needs in training: add one, or set dropout = 0"
+            )
+        options["dropout_p"] = module.dropout
+    return module.attend(q, k, v, mask, **options)
+
+
+def _sources(
+    module: SingleHeadAttention | MultiHeadAttention,
+    query: Tensor,
+    key: Tensor | None,
+    value: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Fill in what was not given, and check that it fits the projections."""
+    if key is None:
+        if value is not None:
+            raise ValueError("a value needs a key: give both, or the key alone")
+        key = query
+    value = key if value is None else value
+    named = {
+        "query": (query, module.q_proj),
+        "key": (key, module.k_proj),
+        "value": (value, module.v_proj),
+    }
+    for name, (tensor, projection) in named.items():
+        size, shape = projection.in_features, tuple(tensor.shape)
+        if tensor.ndim != 3 or tensor.shape[-1] != size:
+            raise ValueError(
+                f"{name} must have the axes batch, position and {size} features; got shape {shape}"
+            )
+        if tensor.shape[0] != query.shape[0]:
+            raise ValueError(f"{name} has {tensor.shape[0]} items and query {query.shape[0]}")
+        check_like(name, tensor, projection.weight)
+    if key.shape[1] != value.shape[1]:
+        raise ValueError(
+            f"every key needs a value; got {key.shape[1]} keys and {value.shape[1]} values"
+        )
+    return query, key, value
+
+
+def _per_head(pairs: Tensor | None) -> Tensor | None:
+    """A mask or bias of rank 3 is one per item: the same for every head."""
+    if pairs is None or pairs.ndim != 3:
+        return pairs
+    return rearrange(pairs, "b i j -> b 1 i j")
+
+
+def _check_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1; got {size}")
+
+
+def _checked_rate(dropout: float) -> float:
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1; got {dropout}")
+    return dropout
