@@ -36,9 +36,9 @@ def attention_scores(
     >>> attention_scores(query, key, scale=1.0)
     tensor([[3., 4.]])
     """
-    given = prepare(query, key, key, bias=bias, scale=scale)
+    q, k, _, _, bias, scale, _ = prepare(query, key, key, bias=bias, scale=scale)
     with as_computed(query):
-        return _scores(given.query, given.key, given.bias, given.scale)
+        return _scores(q, k, bias, scale)
 
 
 def attention_weights(
@@ -64,10 +64,11 @@ def attention_weights(
     >>> attention_weights(query, key, torch.tensor([[True, True, False, False]]))
     tensor([[0.5000, 0.5000, 0.0000, 0.0000]])
     """
-    given = prepare(query, key, key, mask, bias, scale)
+    q, k, _, allowed, bias, scale, dtype = prepare(query, key, key, mask, bias, scale)
     with as_computed(query):
-        scores = _scores(given.query, given.key, given.bias, given.scale)
-        return _softmax(scores, given.allowed).to(given.dtype)
+        scores = _scores(q, k, bias, scale)
+        weights = _softmax(scores, allowed)
+    return weights.to(dtype)
 
 
 def attention(
@@ -101,12 +102,12 @@ def attention(
     >>> torch.allclose(attention(query, key, value), value.mean(0).expand(3, 4), atol=1e-6)
     True
     """
-    given = prepare(query, key, value, mask, bias, scale)
+    q, k, v, allowed, bias, scale, dtype = prepare(query, key, value, mask, bias, scale)
     with as_computed(query):
-        scores = _scores(given.query, given.key, given.bias, given.scale)
-        weights = _dropout(_softmax(scores, given.allowed), dropout_p)
-        output = weights @ given.value
-    return output.to(given.dtype)
+        scores = _scores(q, k, bias, scale)
+        weights = _softmax(scores, allowed)
+        output = _dropout(weights, dropout_p) @ v
+    return output.to(dtype)
 
 
 def fused_attention(
@@ -130,9 +131,8 @@ def fused_attention(
     >>> torch.allclose(fused_attention(query, key, value), expected, atol=1e-6)
     True
     """
-    given = prepare(query, key, value, mask, bias, scale, widen=False)
-    q, k, v = given.query, given.key, given.value
-    pairs = given.allowed if given.bias is None else _forbid(given.bias, given.allowed)
+    q, k, v, allowed, bias, scale, _ = prepare(query, key, value, mask, bias, scale, widen=False)
+    pairs = allowed if bias is None else _forbid(bias, allowed)
     leading = broadcast_leading(query=q, key=k, value=v)
     size = v.shape[-1]
     # Outside four axes and equal feature counts the kernel falls back to one 2 to 3 times slower.
@@ -143,8 +143,8 @@ def fused_attention(
     q, k, v = (_four_axes(x, leading) for x in (q, k, v))
     if pairs is not None and pairs.ndim > 2:
         pairs = _four_axes(pairs, leading)
-    output = F.scaled_dot_product_attention(q, k, v, pairs, dropout_p, scale=given.scale)
-    return output[..., :size].reshape(*leading, output.shape[-2], size).to(given.dtype)
+    output = F.scaled_dot_product_attention(q, k, v, pairs, dropout_p, scale=scale)
+    return output[..., :size].reshape(*leading, output.shape[-2], size)
 
 
 def _scores(query: Tensor, key: Tensor, bias: Tensor | None, scale: float) -> Tensor:
