@@ -57,7 +57,8 @@ LARGEST_CELL = 0.6
 NUMBER_CELL = 0.33  # the narrowest cell that holds .25
 LINE = 0.17  # from one label to the next
 LETTER = 0.085
-BAR = 0.85  # the colour bar with its label
+GAP = 0.1  # between the maps of one figure
+BAR = 0.65  # the colour bar with its label
 
 
 def style() -> None:
@@ -100,19 +101,18 @@ def attention_map(
     allowed = _checked_mask(mask, array)
     with plt.rc_context(STYLE):
         if ax is None:
-            margin = LETTER * max(map(len, rows)) + 0.35
-            cell = min(LARGEST_CELL, max(WIDTH - margin - BAR, 2.0) / j)
-            below = _space_below(columns, cell) + (0.3 if title else 0)
-            size = (margin + cell * j + BAR, max(cell * i + below, 1.8))
-            ax = plt.figure(figsize=size).subplots()
+            left = _space_left(rows)
+            cell = min(LARGEST_CELL, (WIDTH - left) / j)
+            below = _space_below(columns, cell) + (LINE if title else 0)
+            ax = plt.figure(figsize=(max(left + cell * j, 3.0), cell * i + below)).subplots()
         else:
             box = ax.get_window_extent()
             cell = min(box.width / j, box.height / i) / ax.figure.dpi
         image = _draw(ax, array, allowed, rows, columns, cell)
-        ax.set(ylabel="query", xlabel=_key_label(array, allowed))
+        ax.set(ylabel="query", xlabel="key")
         if title:
             ax.set_title(title)
-        _colour_bar(image, [ax])
+        _colour_bar(image, [ax], _bar_label(array, allowed))
     return ax
 
 
@@ -147,14 +147,14 @@ def attention_maps(
     names = [f"head {head}" for head in range(h)] if titles is None else list(titles)
     names = _checked_names("titles", names, h)
     allowed = _checked_mask(mask, array)
-    margin = LETTER * max(map(len, rows)) + 0.35
-    width = max(WIDTH - margin - BAR, 2.0)
-    wide = _panels_in_a_row(h, j, width)
-    cell = min(LARGEST_CELL, width / (wide * j))
+    left = _space_left(rows)
+    wide = _panels_in_a_row(h, j, WIDTH - left)
     tall = ceil(h / wide)
+    cell = min(LARGEST_CELL, (WIDTH - left - GAP * wide) / (wide * j))
+    below = _space_below(columns, cell)
     size = (
-        margin + cell * wide * j + BAR,
-        max(tall * (cell * i + 0.35) + _space_below(columns, cell), 1.8),
+        max(left + (cell * j + GAP) * wide, 3.0),
+        (cell * i + LINE + GAP) * tall + below + (below - BAR if h % wide else 0),
     )
     with plt.rc_context(STYLE):
         figure = plt.figure(figsize=size)
@@ -166,9 +166,11 @@ def attention_maps(
             image = _draw(panel, array[head], allowed[head], rows, columns, cell)
             panel.set_title(names[head])
             panel.tick_params(labelleft=head % wide == 0, labelbottom=head + wide >= h)
-        figure.supylabel("query", fontsize=10)
-        figure.supxlabel(_key_label(array, allowed), fontsize=10)
-        _colour_bar(image, panels[:h])
+            if head % wide == 0:
+                panel.set_ylabel("query")
+            if head + wide >= h:
+                panel.set_xlabel("key")
+        _colour_bar(image, panels[:h], _bar_label(array, allowed))
     return figure
 
 
@@ -278,7 +280,7 @@ def _name_axis(ax: Axes, rows: list[str], columns: list[str], cell: float) -> No
     if _upright(columns, cell):
         ax.tick_params(axis="x", labelrotation=90)
     ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
+    ax.spines[:].set(visible=True, color="0.6")
 
 
 def _upright(columns: list[str], cell: float) -> bool:
@@ -286,30 +288,31 @@ def _upright(columns: list[str], cell: float) -> bool:
     return LETTER * (max(map(len, columns)) + 1) > cell * ceil(LINE / cell)
 
 
+def _space_left(rows: list[str]) -> float:
+    return min(LETTER * max(map(len, rows)) + 0.35, WIDTH / 2)
+
+
 def _space_below(columns: list[str], cell: float) -> float:
     names = LETTER * max(map(len, columns)) if _upright(columns, cell) else LINE
-    return names + 0.4
+    return names + 0.35 + BAR
 
 
 def _panels_in_a_row(h: int, j: int, width: float) -> int:
     """As many as leave room for the numbers, up to three; two or three of larger maps."""
-    numbered = int(width / (j * NUMBER_CELL))
+    numbered = int(width / (j * NUMBER_CELL + GAP))
     return min(h, 3, max(numbered, 3 if h > 6 else 2))
 
 
-def _key_label(weights: NDArray[np.float64], allowed: NDArray[np.bool_]) -> str:
-    notes = []
-    if not allowed.all():
-        notes.append("hatched: masked")
-    if (weights != weights).any():
-        notes.append("crossed: NaN")
-    return f"key ({', '.join(notes)})" if notes else "key"
+def _bar_label(weights: NDArray[np.float64], allowed: NDArray[np.bool_]) -> str:
+    masked = "" if allowed.all() else "; hatched = masked"
+    return "weight" + masked + ("; crossed = NaN" if (weights != weights).any() else "")
 
 
-def _colour_bar(image: AxesImage, panels: list[Axes]) -> None:
-    bar = panels[0].figure.colorbar(image, ax=panels, ticks=[0, 0.25, 0.5, 0.75, 1])
-    bar.set_label("weight")
-    bar.outline.set_visible(False)
+def _colour_bar(image: AxesImage, panels: list[Axes], label: str) -> None:
+    bar = panels[0].figure.colorbar(
+        image, ax=panels, location="bottom", aspect=30, pad=0.02, ticks=[0, 0.25, 0.5, 0.75, 1]
+    )
+    bar.set_label(label)
 
 
 def _checked_weights(weights: Tensor | ArrayLike, rank: int) -> NDArray[np.float64]:
