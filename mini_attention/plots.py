@@ -10,7 +10,8 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Sequence
-from math import ceil
+from itertools import product
+from math import ceil, isnan
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -135,6 +136,7 @@ def attention_maps(
     The maps wrap into rows, narrow enough for a phone, and share one colour bar.
     Raises what `attention_map` raises.
 
+    >>> import torch
     >>> figure = attention_maps(torch.ones(3, 2, 2) / 2)
     >>> [ax.get_title() for ax in figure.axes[:3]]
     ['head 0', 'head 1', 'head 2']
@@ -214,54 +216,60 @@ def _draw(
     cell: float,
 ) -> AxesImage:
     """Colour, hatch and number one map whose cells are `cell` inches wide."""
-    from matplotlib.patches import Rectangle
-
-    i, j = weights.shape
     image = ax.imshow(weights, cmap=COLOUR_MAP, vmin=0, vmax=1, origin="upper", aspect="equal")
-    for row in range(i):
-        for column in range(j):
-            weight = float(weights[row, column])
-            corner = (column - 0.5, row - 0.5)
-            if weight != weight:
-                ax.add_patch(
-                    Rectangle(corner, 1, 1, fill=False, hatch="xxxx", edgecolor="#D55E00", lw=0)
-                )
-            elif not allowed[row, column]:
-                ax.add_patch(
-                    Rectangle(corner, 1, 1, fill=False, hatch="////", edgecolor="0.55", lw=0)
-                )
-            if cell >= NUMBER_CELL:
-                _write_number(ax, weight, row, column, cell, bool(allowed[row, column]))
+    unknown = weights != weights
+    _hatch(ax, ~allowed & ~unknown, "////", "0.55")
+    _hatch(ax, unknown, "xxxx", "#D55E00")
+    if cell >= NUMBER_CELL:
+        for row, column in product(range(len(rows)), range(len(columns))):
+            _write_number(ax, weights, allowed, row, column, cell)
     _name_axis(ax, rows, columns, cell)
     return image
 
 
+def _hatch(ax: Axes, cells: NDArray[np.bool_], pattern: str, colour: str) -> None:
+    """Hatch the cells that are True, all in one shape, however many they are."""
+    import numpy as np
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    if not cells.any():
+        return
+    middles = np.argwhere(cells)[:, None, ::-1]  # of x and y, so the column first
+    corners = np.array([[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5], [-0.5, 0.5]])
+    shape = Path.make_compound_path_from_polys(middles + corners)
+    ax.add_patch(PathPatch(shape, fill=False, hatch=pattern, edgecolor=colour, linewidth=0))
+
+
 def _write_number(
-    ax: Axes, weight: float, row: int, column: int, cell: float, allowed: bool
+    ax: Axes,
+    weights: NDArray[np.float64],
+    allowed: NDArray[np.bool_],
+    row: int,
+    column: int,
+    cell: float,
 ) -> None:
     """Write a weight in its cell; a masked cell has one only where a weight leaks through."""
     from matplotlib import colormaps
 
-    if weight == 0 and not allowed:
+    weight, hatched, wide = float(weights[row, column]), not allowed[row, column], cell >= 0.45
+    if hatched and weight == 0:
         return
-    text = f"{weight:.2f}"
-    if weight != weight:
-        text = "NaN"
+    if isnan(weight):
+        text, hatched = "NaN", True
     elif weight in (0, 1):
         text = f"{weight:.0f}"
-    elif cell < 0.45:
-        text = text.removeprefix("0")
-    colour = _readable_on(colormaps[COLOUR_MAP](weight)[:3]) if weight == weight else "black"
-    plain = weight == weight and allowed
+    else:
+        text = f"{weight:.2f}" if wide else f"{weight:.2f}".removeprefix("0")
     ax.text(
         column,
         row,
         text,
         ha="center",
         va="center",
-        fontsize=10 if cell >= 0.45 else 9,
-        color=colour if plain else "black",
-        bbox=None if plain else {"facecolor": "white", "edgecolor": "none", "pad": 1},
+        fontsize=10 if wide else 9,
+        color="black" if hatched else _readable_on(colormaps[COLOUR_MAP](weight)[:3]),
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if hatched else None,
     )
 
 
@@ -275,8 +283,9 @@ def _readable_on(background: tuple[float, float, float]) -> str:
 def _name_axis(ax: Axes, rows: list[str], columns: list[str], cell: float) -> None:
     """Put a name at every row and column, or at every second, third ... where they are dense."""
     step = ceil(LINE / cell)
-    ax.set_yticks(range(0, len(rows), step), rows[::step])
-    ax.set_xticks(range(0, len(columns), step), columns[::step])
+    # A token may be a dollar sign, which is no formula.
+    ax.set_yticks(range(0, len(rows), step), rows[::step], parse_math=False)
+    ax.set_xticks(range(0, len(columns), step), columns[::step], parse_math=False)
     if _upright(columns, cell):
         ax.tick_params(axis="x", labelrotation=90)
     ax.tick_params(length=0)
@@ -325,18 +334,19 @@ def _checked_weights(weights: Tensor | ArrayLike, rank: int) -> NDArray[np.float
     if array.ndim != rank:
         axes = "one head, i j" if rank == 2 else "all heads of one item, h i j"
         hint = {
-            (2, 3): "choose a head: weights[0], or draw them all with attention_maps",
-            (2, 4): "choose an item and a head: weights[0, 0]",
-            (3, 2): "draw one head with attention_map",
-            (3, 4): "choose an item: weights[0]",
-        }.get((rank, array.ndim))
+            (2, 3): "; choose a head: weights[0], or draw them all with attention_maps",
+            (2, 4): "; choose an item and a head: weights[0, 0]",
+            (3, 2): "; draw one head with attention_map",
+            (3, 4): "; choose an item: weights[0]",
+        }.get((rank, array.ndim), "")
         raise ValueError(
             f"weights must be those of {axes}; got shape {array.shape}"
             + (f"; {hint}" if hint else "")
         )
     if array.size == 0:
         raise ValueError(f"there is nothing to draw in weights of shape {array.shape}")
-    low, high = np.nanmin(array, initial=1.0), np.nanmax(array, initial=0.0)
+    known = array[array == array]
+    low, high = known.min(initial=0), known.max(initial=0)
     if low < 0 or high > 1 + 1e-6:  # a row of half precision may round above 1
         raise ValueError(
             f"weights must lie between 0 and 1; got {low:.3g} to {high:.3g}: "
