@@ -1,0 +1,19 @@
+"""Fixtures that every test file shares."""
+
+import pytest
+import torch
+
+from mini_attention import attention, fused_attention
+
+IMPLEMENTATIONS = (attention, fused_attention)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(params=IMPLEMENTATIONS, ids=lambda function: function.__name__)
+def attend(request):
+    """Each implementation in turn: the same tests hold for all of them."""
+    return request.param
