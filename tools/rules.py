@@ -1,0 +1,641 @@
+"""The rules that every notebook of the book keeps.
+
+nbval compares stored outputs with new ones, and passes without a look whatever it can't compare:
+a cell that was never run, the pixels of a figure, everything that is skipped. These rules close
+those holes, and hold the form that lets one file read well in the book, in JupyterLab and on Colab.
+
+A rule is a function of a `Page` that yields one line for each problem; `RULES` lists them.
+"""
+
+import ast
+import base64
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from PIL import Image
+from pybtex.database import parse_file
+
+# The form in which notebooks are stored
+
+NOTEBOOK_METADATA = {
+    "kernelspec": {
+        "display_name": "Python 3 (ipykernel)",
+        "language": "python",
+        "name": "python3",
+    },
+    "language_info": {
+        "codemirror_mode": {"name": "ipython", "version": 3},
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "nbconvert_exporter": "python",
+        "pygments_lexer": "ipython3",
+    },
+}
+# How a solution is folded: in JupyterLab, and on Colab. In the book its tag hide-cell does it.
+FOLDED = {"jupyter": {"source_hidden": True, "outputs_hidden": True}, "cellView": "form"}
+TAGS = {
+    "solution",
+    "hide-cell",
+    "hide-input",
+    "raises-exception",
+    "nbval-skip",
+    "skip-execution",
+    "nbval-ignore-output",
+    "remove-output",
+}
+# nbval and the book each have a tag of their own for the same wish: one without the other
+# would leave a cell that one of the two still runs or shows.
+PAIRS = [("nbval-skip", "skip-execution"), ("nbval-ignore-output", "remove-output")]
+MIME_TYPES = {"text/plain", "text/markdown", "text/latex", "image/png"}
+
+WIDTH = 79  # characters of code or output: more needs scrolling sideways
+IMPORTS = 5  # in the first code cell
+BARE_IDEA = 15  # lines of the last code cell of a chapter
+EXERCISES = (3, 5)
+
+
+@dataclass(frozen=True)
+class Size:
+    words: int
+    cells: int
+    figures: int
+
+    @property
+    def minutes(self) -> float:
+        """100 words a minute is reading to understand; a cell is run and looked at."""
+        return self.words / 100 + 0.6 * self.cells + self.figures
+
+
+CHAPTER_BUDGET = Size(words=2500, cells=25, figures=4)
+SIBLING_BUDGET = Size(words=1500, cells=15, figures=3)
+MAX_MINUTES = 45
+
+
+class Page:
+    """One notebook with what the rules ask about it."""
+
+    def __init__(self, path: Path, text: str | None = None) -> None:
+        self.path = path
+        self.text = path.read_text(encoding="utf-8") if text is None else text
+        self.notebook = nbformat.reads(self.text, as_version=nbformat.NO_CONVERT)
+        self.cells: list[NotebookNode] = self.notebook.get("cells", [])
+
+    @cached_property
+    def code(self) -> list[tuple[str, NotebookNode]]:
+        return [(where, cell) for where, cell in self.named if cell.cell_type == "code"]
+
+    @cached_property
+    def markdown(self) -> list[tuple[str, NotebookNode]]:
+        return [(where, cell) for where, cell in self.named if cell.cell_type == "markdown"]
+
+    @cached_property
+    def named(self) -> list[tuple[str, NotebookNode]]:
+        return [
+            (f"cell {number} ({cell.get('id', 'no id')})", cell)
+            for number, cell in enumerate(self.cells, start=1)
+        ]
+
+    @property
+    def is_chapter(self) -> bool:
+        return re.match(r"\d\d_", self.path.name) is not None
+
+    @property
+    def is_sibling(self) -> bool:
+        return re.match(r"\d\d[a-z]_", self.path.name) is not None
+
+
+# Small helpers
+
+
+def serialise(notebook: NotebookNode) -> str:
+    return str(nbformat.writes(notebook, version=4)) + "\n"
+
+
+def indent(text: str) -> str:
+    return textwrap.indent(text.rstrip(), "    ")
+
+
+def tags(cell: NotebookNode) -> list[str]:
+    return list(cell.metadata.get("tags", []))
+
+
+def slug(heading: str) -> str:
+    """The anchor that the book gives a heading (GitHub's rule)."""
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
+    return re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+
+
+def output_texts(cell: NotebookNode) -> Iterator[str]:
+    """Everything in the outputs that is text."""
+    for output in cell.get("outputs", []):
+        if output.output_type == "stream":
+            yield output.text
+        elif output.output_type == "error":
+            yield "\n".join([output.ename, output.evalue, *output.traceback])
+        else:
+            yield from (value for value in output.data.values() if isinstance(value, str))
+
+
+def images(cell: NotebookNode) -> list[str]:
+    return [
+        output.data["image/png"]
+        for output in cell.get("outputs", [])
+        if "image/png" in output.get("data", {})
+    ]
+
+
+MACHINE_PATH = re.compile(
+    r"(?<![\w.:/\\-])(?:/(?:home|Users|root|tmp|work|opt|usr|var|mnt|srv|private|content)/"
+    r"|[A-Za-z]:\\)[^\s'\")]*"
+    r"|\S*site-packages[/\\]\S*|\S*ipykernel_\d+\S*"
+)
+
+
+def machine_path(text: str) -> str | None:
+    """The first path in the text that exists on one machine only."""
+    found = MACHINE_PATH.search(text)
+    return found[0] if found else None
+
+
+def tree(cell: NotebookNode) -> ast.Module | None:
+    """The cell as Python, its magics blanked; None where it is wrong on purpose."""
+    source = re.sub(r"^(\s*)[%!].*$", r"\1pass", cell.source, flags=re.MULTILINE)
+    try:
+        return ast.parse(source)
+    except SyntaxError:
+        return None
+
+
+def has_assert(cell: NotebookNode) -> bool:
+    return re.search(r"\bassert", cell.source) is not None
+
+
+def prose(text: str) -> str:
+    """Markdown without code, formulas, links' targets and HTML tags."""
+    text = re.sub(r"^( *)(```|~~~).*?^\1\2 *$", " ", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"`[^`\n]*`", " code ", text)
+    text = re.sub(r"\$\$.*?\$\$", " formula ", text, flags=re.DOTALL)
+    text = re.sub(r"\$[^$\n]+\$", " formula ", text)
+    text = re.sub(r"\]\([^)]*\)", "] ", text)
+    return re.sub(r"</?[a-z][^>]*>", " ", text)
+
+
+def words(text: str) -> int:
+    return len(re.findall(r"[^\W_][\w'’.,-]*", prose(text)))
+
+
+def before_exercises(cells: list[NotebookNode]) -> list[NotebookNode]:
+    for index, cell in enumerate(cells):
+        if cell.cell_type == "markdown" and re.search(r"^## Exercises\b", cell.source, re.M):
+            return cells[:index]
+    return cells
+
+
+def main_line(notebook: NotebookNode) -> Size:
+    """What a reader meets on the way to the exercises."""
+    cells = before_exercises(notebook.cells)
+    code = [c for c in cells if c.cell_type == "code" and "solution" not in tags(c)]
+    return Size(
+        words=sum(words(c.source) for c in cells if c.cell_type == "markdown"),
+        cells=len(code),
+        figures=sum(len(images(c)) for c in code),
+    )
+
+
+# Rules: the file
+
+
+def stored_form(page: Page) -> Iterator[str]:
+    if (page.notebook.nbformat, page.notebook.get("nbformat_minor")) != (4, 5):
+        yield "is not in the format nbformat 4.5"
+        return
+    try:
+        nbformat.validate(page.notebook)
+    except nbformat.ValidationError as error:
+        yield f"is no valid notebook: {error.message}"
+        return
+    if page.notebook.metadata != NOTEBOOK_METADATA:
+        yield "has metadata other than the kernelspec python3 (no version, no editor's notes)"
+    if page.text != serialise(page.notebook):
+        yield "is not stored as `python -m tools.notebooks refresh` stores it"
+
+
+def cell_ids(page: Page) -> Iterator[str]:
+    names = [cell.get("id", "") for _, cell in page.named]
+    for (where, _), name in zip(page.named, names, strict=True):
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", name):
+            yield f"{where} has no id in lower case"
+        if names.count(name) > 1:
+            yield f"{where} has an id that another cell has"
+    if random := [name for name in names if re.fullmatch(r"[0-9a-f]{8}([0-9a-f-]{24,28})?", name)]:
+        yield f"has random cell ids, the first is {random[0]}: refresh names them"
+
+
+def cell_metadata(page: Page) -> Iterator[str]:
+    for where, cell in page.named:
+        solution = "solution" in tags(cell)
+        allowed = {"tags", "mystnb"} if cell.cell_type == "code" else {"tags"}
+        extra = set(cell.metadata) - allowed - (set(FOLDED) if solution else set())
+        if extra:
+            yield f"{where} has metadata beside tags and captions: {', '.join(sorted(extra))}"
+        if unknown := set(tags(cell)) - TAGS:
+            yield f"{where} has unknown tags: {', '.join(sorted(unknown))}"
+        if cell.cell_type == "raw":
+            yield f"{where} is a raw cell"
+
+
+# Rules: code cells
+
+
+def run_in_order(page: Page) -> Iterator[str]:
+    for where, cell in page.code:
+        if not cell.source.strip():
+            yield f"{where} is empty"
+        for output in cell.outputs:
+            if output.get("execution_count", cell.execution_count) != cell.execution_count:
+                yield f"{where} has an output from another run"
+    run = [(where, cell) for where, cell in page.code if "skip-execution" not in tags(cell)]
+    for expected, (where, cell) in enumerate(run, start=1):
+        if cell.execution_count != expected:
+            yield f"{where} has execution count {cell.execution_count}, not {expected}: refresh"
+            return  # and so have all that follow
+
+
+def errors_on_purpose(page: Page) -> Iterator[str]:
+    minimal = False
+    for where, cell in page.code:
+        minimal = minimal or re.search(r"^%xmode Minimal$", cell.source, re.M) is not None
+        raised = any(output.output_type == "error" for output in cell.outputs)
+        if raised and "raises-exception" not in tags(cell):
+            yield f"{where} stores an error but has no tag raises-exception"
+        if "raises-exception" in tags(cell) and not raised:
+            yield f"{where} has the tag raises-exception and raises nothing"
+        if raised and not minimal:
+            yield f"{where} raises before `%xmode Minimal`: its traceback shows this machine"
+
+
+def skipped_with_reason(page: Page) -> Iterator[str]:
+    for where, cell in page.code:
+        for ours, other in PAIRS:
+            if (ours in tags(cell)) != (other in tags(cell)):
+                yield f"{where} needs both of the tags {ours} and {other}, or neither"
+            if ours in tags(cell) and not re.match(r"# not (run|compared): \w+", cell.source):
+                yield f"{where} is exempt: begin it with `# not run: why` or `# not compared: why`"
+
+
+def clean_outputs(page: Page) -> Iterator[str]:
+    for where, cell in page.code:
+        for output in cell.outputs:
+            if output.output_type == "stream" and output.name == "stderr":
+                yield f"{where} stores output on stderr"
+            if forbidden := set(output.get("data", {})) - MIME_TYPES:
+                yield f"{where} stores {', '.join(sorted(forbidden))}"
+        for text in output_texts(cell):
+            if path := machine_path(text):
+                yield f"{where} stores a path of one machine: {path}"
+            if found := re.search(r"\bat 0x[0-9a-fA-F]{4,}", text):
+                yield f"{where} stores a memory address: {found[0]}"
+            if found := re.search(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\b\d+(\.\d+)? ?it/s\b", text):
+                yield f"{where} stores a time: {found[0]}"
+            if "\x1b[" in text:
+                yield f"{where} stores colour codes of a terminal"
+
+
+def line_widths(page: Page) -> Iterator[str]:
+    for where, cell in page.code:
+        if widest := too_wide(cell.source):
+            yield f"{where} has a line of {widest} characters of code (at most {WIDTH})"
+        for output in cell.outputs:
+            data = output.get("data", {})
+            shown_text = output.get("text") or output.get("evalue", "")
+            if len(data) == 1:  # beside a picture or Markdown, text/plain is never displayed
+                shown_text = data.get("text/plain", "")
+            if widest := too_wide(shown_text):
+                yield f"{where} prints a line of {widest} characters (at most {WIDTH})"
+
+
+def too_wide(text: str) -> int:
+    widest = max(map(len, text.split("\n")))
+    return widest if widest > WIDTH else 0
+
+
+def source_habits(page: Page) -> Iterator[str]:
+    for where, cell in page.code:
+        if re.search(r";\s*(#.*)?$", cell.source, re.MULTILINE):
+            yield f"{where} has a line that ends in `;`, which nbval can't compare"
+        for magic in re.findall(r"^\s*([%!].*)$", cell.source, re.MULTILINE):
+            if magic.strip() != "%xmode Minimal":
+                yield f"{where} uses {magic.strip()}"
+        if re.search(r"\b(filterwarnings|simplefilter|catch_warnings)\b", cell.source):
+            yield f"{where} silences warnings"
+        if path := machine_path(cell.source):
+            yield f"{where} names a path of one machine: {path}"
+        module = tree(cell)
+        if module is None and "raises-exception" not in tags(cell):
+            yield f"{where} is no Python"
+        if module is not None and module.body and is_seed(module.body[-1]):
+            yield f"{where} ends in manual_seed, whose value shows a memory address"
+
+
+def is_seed(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and "manual_seed(" in ast.unparse(statement)
+
+
+def few_imports(page: Page) -> Iterator[str]:
+    for where, cell in page.code[:1]:
+        module = tree(cell)
+        imports = [
+            node
+            for node in (module.body if module else [])
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        if len(imports) > IMPORTS:
+            yield f"{where} has {len(imports)} imports (at most {IMPORTS})"
+    sources = [cell.source for _, cell in page.code]
+    if page.is_chapter and not any(
+        re.search(r"^\s*(from|import) mini_attention", source, re.M) for source in sources
+    ):
+        yield "imports nothing from mini_attention"
+
+
+# Rules: figures
+
+
+def figures(page: Page) -> Iterator[str]:
+    names: set[str] = set()
+    for where, cell in page.code:
+        mystnb = cell.metadata.get("mystnb", {})
+        alt = mystnb.get("image", {}).get("alt", "")
+        caption = mystnb.get("figure", {}).get("caption", "")
+        name = mystnb.get("figure", {}).get("name", "")
+        if mystnb and not images(cell):
+            yield f"{where} has a caption but no figure"
+        if not images(cell):
+            continue
+        if len(alt.split()) < 5:
+            yield f"{where} needs an alt text that says what the figure shows"
+        if len(caption.split()) < 5 or caption == alt:
+            yield f"{where} needs a caption of its own"
+        if not re.fullmatch(r"fig-[a-z0-9-]+", name) or name in names:
+            yield f"{where} needs a name of its own, fig-..."
+        names.add(name)
+        if len(images(cell)) > 1:
+            yield f"{where} shows {len(images(cell))} figures under one caption"
+        if not all(map(is_opaque, images(cell))):
+            yield f"{where} has a transparent figure: unreadable in the dark theme"
+        if not any(has_assert(near) for near in neighbours(page, cell)):
+            yield f"{where} shows a figure whose numbers no cell beside it asserts"
+
+
+def is_opaque(png: str) -> bool:
+    picture = Image.open(BytesIO(base64.b64decode(png))).convert("RGBA")
+    lowest, _ = picture.getchannel("A").getextrema()
+    return lowest == 255
+
+
+def neighbours(page: Page, cell: NotebookNode) -> list[NotebookNode]:
+    """The cell with the two code cells before and after it."""
+    cells = [other for _, other in page.code]
+    index = next(index for index, other in enumerate(cells) if other is cell)
+    return cells[max(index - 2, 0) : index + 3]
+
+
+# Rules: prose
+
+DIRECTIVES = {
+    r"^\s*(```+|~~~+|:::+) *\{": "a MyST directive",
+    r"\{[a-zA-Z][\w:.+-]*\}`": "a MyST role",
+    r"^\([\w-]+\)=\s*$": "a MyST label",
+    r"^\+\+\+": "a MyST block break",
+    r"^% ": "a MyST comment",
+    r"^\s*:::": "a MyST fence",
+}
+
+
+def plain_markdown(page: Page) -> Iterator[str]:
+    for where, cell in page.markdown:
+        text = re.sub(r"\$\$.*?\$\$|\$[^$\n]+\$", "", cell.source, flags=re.DOTALL)
+        for pattern, what in DIRECTIVES.items():
+            if found := re.search(pattern, text, re.MULTILINE):
+                yield f"{where} has {what}, which JupyterLab shows raw: {found[0].strip()}"
+        if re.search(r"!\[", text) or "<img" in text:
+            yield f"{where} has a picture that no code of the page made"
+        if re.search(r"[\U0001F000-\U0001FAFF\u2600-\u27BF]", text):
+            yield f"{where} has an emoji"
+        for word in re.findall(r"\b(simply|just|obviously)\b", prose(cell.source), re.IGNORECASE):
+            yield f"{where} says “{word}”: what is easy is for the reader to say"
+
+
+def formulas(page: Page) -> Iterator[str]:
+    for where, cell in page.markdown:
+        if cell.source.count("$$") % 2:
+            yield f"{where} has an unclosed $$"
+        for found in re.finditer(r"\$\$(.*?)\$\$", cell.source, re.DOTALL):
+            before = cell.source[: found.start()].rstrip(" ")
+            after = cell.source[found.end() :].lstrip(" ")
+            if (before and not before.endswith("\n\n")) or (after and not after.startswith("\n\n")):
+                yield f"{where} needs a blank line before and after the formula {found[0][:30]}"
+
+
+def folded_answers(page: Page) -> Iterator[str]:
+    for where, cell in page.markdown:
+        opened = len(re.findall(r"<details\b", cell.source))
+        closed = cell.source.count("</details>")
+        good = len(
+            re.findall(
+                r"^<details>\s*<summary>[^<\n]+</summary>\n\n.+?\n\n</details>$",
+                cell.source,
+                re.DOTALL | re.MULTILINE,
+            )
+        )
+        if not opened == closed == good:
+            yield (
+                f"{where} has a <details> that is not folded everywhere: it needs a <summary>, "
+                "a blank line after it, and a blank line before </details>, all in one cell"
+            )
+
+
+def links(page: Page) -> Iterator[str]:
+    for where, cell in page.markdown:
+        text = re.sub(r"`[^`\n]*`|\$[^$\n]+\$", "", cell.source)
+        for label, target in re.findall(r"\[([^\]]+)\]\(<?([^)\s>]+)>?\)", text):
+            if re.match(r"https?:|mailto:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            other = (page.path.parent / name) if name else page.path
+            if not other.is_file():
+                yield f"{where} links to {target}, which does not exist"
+            elif anchor and anchor not in anchors(other):
+                yield f"{where} links to {target}, which has no such heading"
+            elif other.name == "bibliography.md" and not is_cited(label, other.parent):
+                yield f"{where} cites “{label}”, which references.bib lacks (Surname ..., year)"
+
+
+def anchors(path: Path) -> set[str]:
+    if path.suffix == ".ipynb":
+        cells = nbformat.read(path, as_version=4).cells
+        text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    else:
+        text = path.read_text(encoding="utf-8")
+    explicit = re.findall(r"^\(([\w-]+)\)=", text, re.MULTILINE)
+    return {slug(heading) for heading in re.findall(r"^#+ +(.+)$", text, re.MULTILINE)} | {
+        *explicit
+    }
+
+
+def is_cited(label: str, folder: Path) -> bool:
+    """Whether a label such as “Vaswani et al., 2017” belongs to an entry of the bibliography."""
+    year = re.search(r"\b(\d{4})\b", label)
+    if year is None:
+        return not re.search(r"\d", label)  # a link to the page, no citation
+    for entry in parse_file(str(folder / "references.bib")).entries.values():
+        people = entry.persons.get("author", [])
+        surname = " ".join(people[0].last_names) if people else entry.fields.get("title", "")
+        if entry.fields.get("year") == year[1] and label.startswith(surname.strip("{}")):
+            return True
+    return False
+
+
+# Rules: the shape of a chapter
+
+
+def opening(page: Page) -> Iterator[str]:
+    if not page.cells or page.cells[0].cell_type != "markdown":
+        yield "does not begin with its title"
+        return
+    text = page.cells[0].source
+    number = re.match(r"0*(\d+[a-z]?)_", page.path.name)
+    title = rf"# {number[1]} · \w" if number else r"# \w"
+    if not re.match(title, text):
+        yield f"needs a title like `{title.removesuffix(chr(92) + 'w')}Say it with a verb`"
+    titles = [t for _, c in page.markdown for t in re.findall(r"^# .+$", prose(c.source), re.M)]
+    if len(titles) != 1:
+        yield f"has {len(titles)} titles of the first level"
+    if not (page.is_chapter or page.is_sibling):
+        return
+    told = re.search(r"^\*About (\d+) minutes · ([\d,]+) words · .+\.\*$", text, re.MULTILINE)
+    if told is None:
+        yield "needs a line `*About 40 minutes · 2,300 words · needs ... .*` in its first cell"
+        return
+    size = main_line(page.notebook)
+    if abs(int(told[1]) - size.minutes) > 5:
+        yield f"says {told[1]} minutes, but {size.minutes:.0f} is what its size takes"
+    if abs(int(told[2].replace(",", "")) - size.words) > 100:
+        yield f"says {told[2]} words, but has {size.words:,}"
+
+
+def budget(page: Page) -> Iterator[str]:
+    size, limit = main_line(page.notebook), SIBLING_BUDGET
+    if page.is_chapter:
+        limit = CHAPTER_BUDGET
+    for what in ("words", "cells", "figures"):
+        if getattr(size, what) > getattr(limit, what):
+            yield f"has {getattr(size, what):,} {what} (at most {getattr(limit, what):,})"
+    if size.minutes > MAX_MINUTES:
+        yield f"takes {size.minutes:.0f} minutes (at most {MAX_MINUTES})"
+
+
+def ending(page: Page) -> Iterator[str]:
+    """A chapter ends with its idea bare, a summary in three lines, and exercises."""
+    if not (page.is_chapter or page.is_sibling):
+        return
+    text = "\n\n".join(cell.source for _, cell in page.markdown)
+    sections = re.findall(r"^## +(.+)$", text, re.MULTILINE)
+    if sections[-2:] != ["Summary", "Exercises"]:
+        yield "does not end with the sections Summary and Exercises"
+        return
+    summary = re.search(r"^## Summary\s+(.*?)\s+^## Exercises", text, re.DOTALL | re.MULTILINE)
+    lines = summary[1].split("\n") if summary else []
+    if len([line for line in lines if re.match(r"[-*\d]", line)] or lines) != 3:
+        yield "has a summary that is not a list of three lines"
+    code = [c for c in before_exercises(page.cells) if c.cell_type == "code"]
+    if page.is_chapter and code:
+        count = len([line for line in code[-1].source.split("\n") if line.strip()])
+        if count > BARE_IDEA:
+            yield f"ends its main text on {count} lines of code (at most {BARE_IDEA})"
+
+
+EXERCISE = re.compile(r"^(?:#{3,4} +|\*\*)(?:Exercise +)?(\d+)\b", re.MULTILINE)
+
+
+def exercises(page: Page) -> Iterator[str]:
+    if not (page.is_chapter or page.is_sibling):
+        return
+    after = page.cells[len(before_exercises(page.cells)) :]
+    found: dict[int, list[NotebookNode]] = {}
+    current: list[NotebookNode] = []
+    for cell in after:
+        if cell.cell_type == "markdown" and (start := EXERCISE.search(cell.source)):
+            current = found.setdefault(int(start[1]), [])
+        current.append(cell)
+    least, most = EXERCISES if page.is_chapter else (1, EXERCISES[1])
+    if not least <= len(found) <= most or list(found) != list(range(1, len(found) + 1)):
+        yield f"has the exercises {list(found)}, where {least} to {most} in order are wanted"
+    for number, cells in found.items():
+        if not re.search(r"\d+ min", cells[0].source):
+            yield f"does not say how many minutes exercise {number} takes"
+        solved = [cell for cell in cells if "solution" in tags(cell) or "<details>" in cell.source]
+        if not solved:
+            yield f"has no folded solution of exercise {number}"
+
+
+def solutions(page: Page) -> Iterator[str]:
+    for where, cell in page.named:
+        if "solution" not in tags(cell):
+            if re.match(r"# @title Solution", cell.source):
+                yield f"{where} is a solution without the tag"
+            continue
+        if cell.cell_type != "code":
+            yield f"{where} is a solution in Markdown: fold it with <details>"
+            continue
+        if {key: cell.metadata.get(key) for key in FOLDED} != FOLDED or (
+            "hide-cell" not in tags(cell)
+        ):
+            yield f"{where} is a solution that is not folded everywhere: refresh"
+        if not re.match(r"# @title Solution \d+: \S", cell.source):
+            yield f"{where} needs a first line `# @title Solution 1: what it is`"
+        if not has_assert(cell):
+            yield f"{where} is a solution that asserts nothing"
+
+
+RULES = [
+    stored_form,
+    cell_ids,
+    cell_metadata,
+    run_in_order,
+    errors_on_purpose,
+    skipped_with_reason,
+    clean_outputs,
+    line_widths,
+    source_habits,
+    few_imports,
+    figures,
+    plain_markdown,
+    formulas,
+    folded_answers,
+    links,
+    opening,
+    budget,
+    ending,
+    exercises,
+    solutions,
+]
+
+
+def problems(path: Path) -> list[str]:
+    """Everything that is wrong with one notebook, a line each."""
+    page = Page(path)
+    found: list[str] = []
+    for rule in RULES:
+        found += rule(page)
+        if found and rule is stored_form and page.notebook.nbformat != 4:
+            break  # the other rules read the present format only
+    return found
