@@ -339,10 +339,7 @@ def _checked_weights(weights: Tensor | ArrayLike, rank: int) -> NDArray[np.float
             (3, 2): "; draw one head with attention_map",
             (3, 4): "; choose an item: weights[0]",
         }.get((rank, array.ndim), "")
-        raise ValueError(
-            f"weights must be those of {axes}; got shape {array.shape}"
-            + (f"; {hint}" if hint else "")
-        )
+        raise ValueError(f"weights must be those of {axes}; got shape {array.shape}{hint}")
     if array.size == 0:
         raise ValueError(f"there is nothing to draw in weights of shape {array.shape}")
     known = array[array == array]
