@@ -1,0 +1,63 @@
+"""What the API page needs beyond autodoc: shapes set as tables, links into PyTorch's manual.
+
+Intersphinx would do the second, but fetches its lists of names over the network, and a build
+without one would have to fail. The package mentions few enough names to list them.
+"""
+
+from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+
+TORCH = "https://docs.pytorch.org/docs/stable/"
+PYTHON = "https://docs.python.org/3/library/"
+PAGES = {
+    "Tensor": f"{TORCH}tensors.html",
+    "torch.Tensor": f"{TORCH}tensors.html",
+    "torch.dtype": f"{TORCH}tensor_attributes.html#torch.dtype",
+    "torch.device": f"{TORCH}tensor_attributes.html#torch.device",
+    "torch.nn.modules.module.Module": f"{TORCH}generated/torch.nn.Module.html",
+    "torch.nn.modules.activation.MultiheadAttention": (
+        f"{TORCH}generated/torch.nn.MultiheadAttention.html"
+    ),
+    "collections.abc.Callable": f"{PYTHON}collections.abc.html#collections.abc.Callable",
+    "collections.abc.Sequence": f"{PYTHON}collections.abc.html#collections.abc.Sequence",
+    "ArrayLike": "https://numpy.org/doc/stable/reference/typing.html#numpy.typing.ArrayLike",
+    "Axes": "https://matplotlib.org/stable/api/axes_api.html",
+    "Figure": "https://matplotlib.org/stable/api/figure_api.html",
+}
+
+
+def set_tables(lines: list[str]) -> list[str]:
+    """Shapes are written as an indented table: reST would run its lines together."""
+    result: list[str] = []
+    inside = False
+    for line in lines:
+        indented = line.startswith("    ")
+        if indented and not inside and (not result or not result[-1]):
+            result += ["::", ""]
+        inside = indented or (inside and not line)
+        result.append(line)
+    return result
+
+
+def process_docstring(
+    app: Sphinx, what: str, name: str, obj: object, options: Any, lines: list[str]
+) -> None:
+    lines[:] = set_tables(lines)
+
+
+def link(
+    app: Sphinx, env: object, node: pending_xref, contents: nodes.TextElement
+) -> nodes.reference | None:
+    address = PAGES.get(node.get("reftarget", ""))
+    if address is None:
+        return None
+    return nodes.reference("", "", contents, internal=False, refuri=address)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("autodoc-process-docstring", process_docstring)
+    app.connect("missing-reference", link)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
