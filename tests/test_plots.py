@@ -229,7 +229,7 @@ def test_neighbouring_names_do_not_touch(i, j):
 
 
 def test_a_dollar_sign_is_a_token_and_no_formula():
-    ax = plots.attention_map(weights(1, 2), queries=["$x_"], keys=["$", "$y^$"])
+    ax = plots.attention_map(weights(1, 2), queries=["$x_$"], keys=["$", "$y^$"])
     rendered(ax.figure)
     assert names(ax.get_xticklabels()) == ["$", "$y^$"]
 
