@@ -1,0 +1,276 @@
+"""The counts of `cost` against torch's counter, the modules' parameters and the tensors' bytes."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count
+
+from mini_attention import (
+    MultiHeadAttention,
+    SingleHeadAttention,
+    attention,
+    attention_scores,
+    attention_weights,
+    causal_mask,
+    cost,
+    fused_attention,
+)
+from tests.oracles import B, D, E, H, I, J
+
+M, KEY, VALUE = H * D, 17, 19
+LAYERS = {
+    "one head": (SingleHeadAttention, cost.single_head_cost, (M, D), {}),
+    "one head, other values": (SingleHeadAttention, cost.single_head_cost, (M, D), {"d_value": E}),
+    "many heads": (MultiHeadAttention, cost.multi_head_cost, (M, H), {}),
+    "no bias": (MultiHeadAttention, cost.multi_head_cost, (M, H), {"proj_bias": False}),
+}
+OTHER_SIZES = {"key_size": KEY, "value_size": VALUE}
+
+
+@pytest.fixture(params=LAYERS)
+def sized(request):
+    """A kind of layer, the function that gives its cost, and the sizes both take."""
+    return LAYERS[request.param]
+
+
+@pytest.fixture(params=[False, True], ids=["constant inputs", "inputs with gradients"])
+def needs_gradient(request):
+    return request.param
+
+
+def self_attention(sized, needs_gradient=True, attend=attention):
+    """A call of the layer on one sequence, the layer, and the expected cost."""
+    module, cost_of, sizes, options = sized
+    layer = module(*sizes, **options, attend=attend)
+    x = torch.randn(B, I, M, requires_grad=needs_gradient)
+    return partial(layer, x), layer, cost_of(*sizes, I, batch=B, **options)
+
+
+def cross_attention(sized, needs_gradient=True):
+    module, cost_of, sizes, options = sized
+    layer = module(*sizes, **options, **OTHER_SIZES, attend=attention)
+    shapes = (B, I, M), (B, J, KEY), (B, J, VALUE)
+    sources = [torch.randn(shape, requires_grad=needs_gradient) for shape in shapes]
+    return partial(layer, *sources), layer, cost_of(*sizes, I, J, batch=B, **options, **OTHER_SIZES)
+
+
+def query_key_value(d=D, e=E, dtype=torch.float32):
+    shapes = (B, H, I, d), (B, H, J, d), (B, H, J, e)
+    return [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+
+
+def flops_forward_and_backward(call):
+    with FlopCounterMode(display=False) as forward:
+        output = call()
+    with FlopCounterMode(display=False) as backward:
+        output.sum().backward()
+    return forward.get_total_flops(), backward.get_total_flops()
+
+
+def kept_for_backward(call, *, but=()):
+    """Bytes that autograd keeps while `call` runs; views of one tensor count once."""
+    storages = {}
+
+    def pack(tensor):
+        storages[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = call()
+    assert output.requires_grad
+    for tensor in but:
+        storages.pop(tensor.untyped_storage().data_ptr(), None)
+    return sum(tensor.untyped_storage().nbytes() for tensor in storages.values())
+
+
+@pytest.mark.parametrize("case", [self_attention, cross_attention])
+def test_flops_are_those_that_torch_counts(case, sized, needs_gradient):
+    call, _, expected = case(sized, needs_gradient)
+    backward = 2 * expected.backward_multiply_adds(inputs_need_gradient=needs_gradient)
+    assert flops_forward_and_backward(call) == (expected.total.flops, backward)
+
+
+def test_flops_of_the_core_are_those_that_torch_counts():
+    expected = cost.attention_cost(b=B, h=H, i=I, j=J, d=D, e=E)
+    counted = flops_forward_and_backward(lambda: attention(*query_key_value()))
+    assert counted == (expected.total.flops, 2 * expected.backward_multiply_adds())
+
+
+def test_flops_are_the_same_with_a_mask():
+    q, k, v = query_key_value()
+    masked = cost.attention_cost(b=B, h=H, i=I, j=J, d=D, e=E, mask=True)
+    forward, backward = flops_forward_and_backward(lambda: attention(q, k, v, causal_mask(I, J)))
+    assert (forward, backward) == (masked.total.flops, 2 * masked.backward_multiply_adds())
+
+
+def test_a_backward_pass_that_recomputes_costs_what_torch_says_of_its_fused_kernel():
+    expected = cost.attention_cost(b=B, h=H, i=I, j=J, d=D, e=E)
+    query, key, value, output = (B, H, I, D), (B, H, J, D), (B, H, J, E), (B, H, I, E)
+    flops = 2 * (expected.backward_multiply_adds() + expected.recomputed_multiply_adds())
+    assert flops == sdpa_backward_flop_count(output, query, key, value)
+
+
+def test_recomputing_adds_half_of_the_core_when_keys_and_values_have_as_many_features():
+    core = cost.attention_cost(b=B, h=H, i=I, j=J, d=D, e=D)
+    assert 2 * core.recomputed_multiply_adds() == core.total.multiply_adds
+
+
+@pytest.mark.parametrize("case", [self_attention, cross_attention])
+def test_parameters_are_those_of_the_module(case, sized):
+    _, layer, expected = case(sized)
+    assert expected.total.parameters == sum(p.numel() for p in layer.parameters())
+
+
+def test_parameters_of_each_step_are_those_of_its_projection():
+    _, layer, expected = cross_attention(LAYERS["many heads"])
+    for name, projection in {
+        "query": layer.q_proj, "key": layer.k_proj, "value": layer.v_proj, "output": layer.out_proj
+    }.items():  # fmt: skip
+        assert expected[name].parameters == sum(p.numel() for p in projection.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_bytes_of_each_step_are_those_of_its_tensor(dtype):
+    layer = MultiHeadAttention(M, H, **OTHER_SIZES).to(dtype)
+    query, key, value = (
+        torch.randn(B, positions, size, dtype=dtype)
+        for positions, size in ((I, M), (J, KEY), (J, VALUE))
+    )
+    q, k, v = layer.q_proj(query), layer.k_proj(key), layer.v_proj(value)
+    heads = [projected.unflatten(-1, (H, D)).transpose(1, 2) for projected in (q, k, v)]
+    made = {
+        "query": q, "key": k, "value": v,
+        "scores": attention_scores(*heads[:2]),
+        "mask": attention_scores(*heads[:2]).masked_fill(~causal_mask(I, J), -torch.inf),
+        "softmax": attention_weights(*heads[:2]),
+        "weighted sum": attention(*heads),
+        "output": layer(query, key, value),
+    }  # fmt: skip
+    expected = cost.multi_head_cost(
+        M, H, I, J, batch=B, **OTHER_SIZES, mask=True, itemsize=dtype.itemsize
+    )
+    assert {step.name: step.bytes for step in expected.steps} == {
+        name: tensor.nbytes for name, tensor in made.items()
+    }
+    assert expected.total.bytes == sum(tensor.nbytes for tensor in made.values())
+
+
+def test_elementwise_work_follows_the_written_convention():
+    counted = {
+        "query": B * I * M,
+        "key": B * J * M,
+        "value": B * J * M,
+        "scores": B * I * M,
+        "mask": B * H * I * J,
+        "softmax": 5 * B * H * I * J,
+        "weighted sum": 0,
+        "output": B * I * M,
+    }
+    expected = cost.multi_head_cost(M, H, I, J, batch=B, mask=True)
+    assert {step.name: step.elementwise for step in expected.steps} == counted
+
+
+def test_a_projection_without_bias_adds_nothing_elementwise():
+    expected = cost.multi_head_cost(M, H, I, J, proj_bias=False)
+    assert [expected[name].elementwise for name in ("query", "key", "value", "output")] == [0] * 4
+
+
+def test_elementwise_work_grows_with_the_heads_and_products_do_not():
+    few, many = cost.multi_head_cost(M, H, I), cost.multi_head_cost(M, D, I)
+    assert few.total.flops == many.total.flops
+    assert D * few["softmax"].elementwise == H * many["softmax"].elementwise > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_bare_formula_keeps_what_is_predicted(dtype):
+    query, key, value = query_key_value(dtype=dtype)
+    scaled = query * D**-0.5
+    kept = kept_for_backward(lambda: (scaled @ key.mT).softmax(-1) @ value)
+    predicted = cost.kept_by_formula(b=B, h=H, i=I, j=J, d=D, e=E, itemsize=dtype.itemsize)
+    assert kept == sum(predicted.values())
+    assert predicted["weights"] == B * H * I * J * dtype.itemsize
+
+
+def test_attention_keeps_what_the_bare_formula_keeps():
+    kept = kept_for_backward(lambda: attention(*query_key_value()))
+    assert kept == sum(cost.kept_by_formula(b=B, h=H, i=I, j=J, d=D, e=E).values())
+
+
+@pytest.mark.parametrize(("d", "e"), [(D, D), (D, E), (E, D)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_fused_attention_keeps_what_is_predicted(d, e, dtype):
+    kept = kept_for_backward(lambda: fused_attention(*query_key_value(d, e, dtype)))
+    predicted = cost.kept_by_fused(b=B, h=H, i=I, j=J, d=d, e=e, itemsize=dtype.itemsize)
+    assert kept == sum(predicted.values())
+
+
+@pytest.mark.parametrize(
+    ("attend", "kept_by"),
+    [(attention, cost.kept_by_formula), (fused_attention, cost.kept_by_fused)],
+)
+def test_a_layer_keeps_its_input_and_joined_heads_beside_the_core(attend, kept_by):
+    call, layer, expected = self_attention(LAYERS["many heads"], attend=attend)
+    predicted = kept_by(b=B, h=H, i=I, j=I, d=D, e=D)
+    predicted |= {"input": B * I * M * 4, "output": expected["weighted sum"].bytes}
+    kept = kept_for_backward(call, but=layer.parameters())
+    assert kept == sum(predicted.values())
+
+
+def test_sizes_default_as_they_do_in_the_modules():
+    assert cost.multi_head_cost(M, H, I) == cost.multi_head_cost(
+        M, H, I, I, key_size=M, value_size=M, batch=1, proj_bias=True, mask=False, itemsize=4
+    )
+    assert cost.single_head_cost(M, D, I) == cost.single_head_cost(
+        M, D, I, I, d_value=D, key_size=M, value_size=M, batch=1, proj_bias=True, itemsize=4
+    )
+
+
+def test_no_keys_and_no_items_cost_nothing_but_parameters():
+    assert cost.attention_cost(i=I, j=0, d=D, e=E)["softmax"].elementwise == 0
+    nothing = cost.multi_head_cost(M, H, I, batch=0).total
+    assert (nothing.flops, nothing.elementwise, nothing.bytes) == (0, 0, 0)
+    assert nothing.parameters == 4 * (M + 1) * M
+
+
+def test_every_row_of_the_table_is_as_wide_as_the_first():
+    lines = str(cost.multi_head_cost(512, 8, 2048, mask=True)).splitlines()
+    assert {len(line) for line in lines} == {len(lines[0])}
+    assert [line.split()[0] for line in lines] == [
+        "step", "query", "key", "value", "scores", "mask", "softmax", "weighted", "output", "total"
+    ]  # fmt: skip
+
+
+def test_a_step_that_is_not_there_is_named():
+    with pytest.raises(KeyError, match=r"no step 'mask' among \['scores', 'softmax', 'weighted"):
+        cost.attention_cost(i=I, j=J, d=D, e=E)["mask"]
+
+
+core = partial(cost.attention_cost, i=I, j=J, d=D, e=E)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (partial(core, i=-1), ValueError, "i must be at least 0; got -1"),
+        (partial(core, b=-2), ValueError, "b must be at least 0; got -2"),
+        (partial(core, e=0), ValueError, "e must be at least 1; got 0"),
+        (partial(core, itemsize=0), ValueError, "itemsize must be at least 1; got 0"),
+        (partial(core, j=7.0), TypeError, "j must be an integer; got 7.0"),
+        (partial(cost.multi_head_cost, 10, 3, I), ValueError, r"d_model \(10\) must be divisible"),
+        (partial(cost.multi_head_cost, M, 0, I), ValueError, "num_heads must be at least 1; got 0"),
+        (partial(cost.multi_head_cost, M, 1.5, I), TypeError, "num_heads must be an integer; got"),
+        (partial(cost.multi_head_cost, M, H, I, batch=-1), ValueError, "batch must be at least 0"),
+        (partial(cost.multi_head_cost, M, H, I, key_size=0), ValueError, "key_size must be at"),
+        (partial(cost.single_head_cost, M, 0, I), ValueError, "d_head must be at least 1; got 0"),
+        (partial(cost.single_head_cost, M, D, I, d_value=0), ValueError, "d_value must be at"),
+        (partial(cost.single_head_cost, M, D, I, value_size=0), ValueError, "value_size must be"),
+        (partial(cost.single_head_cost, M, D, I, batch=-1), ValueError, "batch must be at least 0"),
+        (partial(cost.kept_by_formula, i=-1, j=J, d=D, e=E), ValueError, "i must be at least 0"),
+        (partial(cost.kept_by_fused, i=I, j=J, d=0, e=0), ValueError, "d must be at least 1"),
+    ],
+)
+def test_bad_sizes_are_named(call, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        call()
