@@ -46,6 +46,7 @@ def prepare(
     bias = None if bias is None else _autocast(bias)
     _check_inputs(query, key, value)
     shape = scores_shape(query, key)
+    broadcast_leading(query=query, key=key, value=value)
     if mask is not None:
         check_mask(mask, shape, query.device)
     if bias is not None:

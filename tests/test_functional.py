@@ -4,6 +4,8 @@ from functools import partial
 
 import pytest
 import torch
+
+from mini_attention import attention_scores, attention_weights
 from tests.oracles import (
     B,
     D,
@@ -20,8 +22,6 @@ from tests.oracles import (
     torch_attention,
     with_gradients,
 )
-
-from mini_attention import attention_scores, attention_weights
 
 CASES = {
     "nothing": dict,
