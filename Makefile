@@ -1,0 +1,65 @@
+# Needs Python 3.11, 3.12 or 3.13, git and make. The first call makes the environment .venv.
+#     make book PYTHON=python3.12     with this Python
+#     make book CPU=1                 with PyTorch's CPU build, for machines without a GPU
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+	2>/dev/null && echo $$python && break; done)
+INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help book test lint format refresh report lab clean
+
+help:
+	@echo "make book      build the book and say where to open it"
+	@echo "make test      everything that CI runs: style, types, tests, notebooks, the book"
+	@echo "make lab       work on the notebooks in JupyterLab"
+	@echo "make refresh   run all notebooks and store what they print"
+	@echo "make report    words, code cells, figures and minutes of each notebook"
+	@echo "make lint      style and types only, in seconds"
+	@echo "make format    mend the style"
+	@echo "make clean     remove the built book and caches, but not .venv"
+
+book: $(READY)
+	@$(BIN)/python -m tools.steps book
+
+test: $(READY)
+	@$(BIN)/python -m tools.steps test
+
+lab: $(READY)
+	$(BIN)/jupyter lab book
+
+refresh: $(READY)
+	@$(BIN)/python -m tools.notebooks refresh
+
+report: $(READY)
+	@$(BIN)/python -m tools.notebooks report
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m tools.notebooks check
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache
+
+# The last line alone makes the environment count as made: what was interrupted starts again.
+$(READY): requirements.txt tools/constraints.txt pyproject.toml
+	@if [ ! -x $(BIN)/python ] && [ -z "$(PYTHON)" ]; then \
+		echo "No Python 3.11, 3.12 or 3.13 with its module venv was found." >&2; \
+		echo "Install one (Debian and Ubuntu: apt install python3-venv), or name it:" >&2; \
+		echo "    make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
+		exit 1; \
+	fi
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	@echo "Installing what the book needs into .venv: a few minutes, once ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(INDEX) -r requirements.txt || { \
+		echo "The installation failed; the lines above say at which package." >&2; \
+		echo "Mend that (network? disk space?) and run make again." >&2; exit 1; }
+	@touch $@

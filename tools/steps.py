@@ -1,0 +1,168 @@
+"""What `make book` and `make test` do, step by step.
+
+    python -m tools.steps book    build the book strictly, from nothing
+    python -m tools.steps test    everything: style, types, tests, notebooks, the book
+
+A step that passes takes a line. One that fails shows what it printed and what to do about it; the
+others still run, and the last line adds up what passed and what failed.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "_build"
+WORKERS = "2"  # a kernel with torch takes about half a gigabyte
+
+
+@dataclass(frozen=True)
+class Step:
+    name: str
+    command: tuple[str, ...]
+    remedy: str
+    is_pytest: bool = False
+
+
+@dataclass
+class Count:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, other: "Count") -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def __str__(self) -> str:
+        text = f"{self.passed} passed, {self.failed} failed"
+        return f"{text}, {self.skipped} skipped" if self.skipped else text
+
+
+def module(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", *arguments)
+
+
+BOOK = Step(
+    "book",
+    module("jupyter_book", "build", ".", "--all", "-W", "-n", "--keep-going"),
+    "mend what is marked WARNING or ERROR above: the build lets none pass",
+)
+# The fast ones first.
+TEST = (
+    Step(
+        "style",
+        module("ruff", "check", "."),
+        "`make format` mends most of it",
+    ),
+    Step(
+        "format",
+        module("ruff", "format", "--check", "."),
+        "`make format` mends it; refresh the notebooks that it touched",
+    ),
+    Step(
+        "types",
+        module("mypy"),
+        "the lines above name the file and the type that was expected",
+    ),
+    Step(
+        "tests",
+        module("pytest", "-q", "-n", WORKERS),
+        "run one alone: .venv/bin/pytest tests/FILE.py -k NAME",
+        is_pytest=True,
+    ),
+    Step(
+        "notebooks",
+        # One worker runs a notebook from its first cell to its last: hence loadfile.
+        module("pytest", "-q", "--nbval", "book", "-n", WORKERS, "--dist", "loadfile"),
+        "if the new output is right, `make refresh` stores it",
+        is_pytest=True,
+    ),
+    BOOK,
+)
+
+
+def run(step: Step) -> Count:
+    """Run one step, print how it went, and count what it counted."""
+    print(f"{step.name:10} ...", end="", flush=True)
+    begin = time.monotonic()
+    if step is BOOK:
+        forget_builds()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        extra = (f"--junitxml={report}",) if step.is_pytest else ()
+        done = subprocess.run(
+            [*step.command, *extra],
+            cwd=ROOT,
+            # One thread each: two workers with two threads each would stand in their own way.
+            env={"OMP_NUM_THREADS": "1", **os.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        count = read_report(report) if report.exists() else Count()
+    if not step.is_pytest:
+        count = Count(passed=1) if done.returncode == 0 else Count(failed=1)
+    elif not count.failed and (done.returncode != 0 or not count.passed):
+        count.failed = 1  # the runner itself died, or found no test: no count tells of it
+    seconds = time.monotonic() - begin
+    print(f"\r{step.name:10} {count}  ({seconds:.0f} s)", flush=True)
+    if count.failed:
+        print(f"\n{done.stdout.rstrip()}\n\n{step.name} failed: {step.remedy}\n", flush=True)
+    return count
+
+
+def read_report(path: Path) -> Count:
+    count = Count()
+    for suite in ElementTree.parse(path).iter("testsuite"):
+        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        skipped = int(suite.get("skipped", 0))
+        passed = int(suite.get("tests", 0)) - failed - skipped
+        count.add(Count(passed, failed, skipped))
+    return count
+
+
+def forget_builds() -> None:
+    """Sphinx does not read an unchanged page again, even when it failed the last time."""
+    shutil.rmtree(BUILD, ignore_errors=True)
+
+
+def run_book() -> int:
+    count = run(BOOK)
+    if count.failed:
+        return 1
+    print(f"Open {BUILD / 'html' / 'index.html'}")
+    return 0
+
+
+def run_test() -> int:
+    total = Count()
+    for step in TEST:
+        total.add(run(step))
+    print(total)
+    return 1 if total.failed else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.steps",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", choices=["book", "test"])
+    return {"book": run_book, "test": run_test}[parser.parse_args(arguments).what]()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
