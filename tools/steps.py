@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "_build"
@@ -125,7 +125,7 @@ def run(step: Step) -> Count:
 
 def read_report(path: Path) -> Count:
     count = Count()
-    for suite in ElementTree.parse(path).iter("testsuite"):
+    for suite in ET.parse(path).iter("testsuite"):
         failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         skipped = int(suite.get("skipped", 0))
         passed = int(suite.get("tests", 0)) - failed - skipped
