@@ -20,6 +20,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
 BUILD = ROOT / "_build"
 WORKERS = "2"  # a kernel with torch takes about half a gigabyte
 
@@ -54,7 +55,7 @@ def module(*arguments: str) -> tuple[str, ...]:
 
 BOOK = Step(
     "book",
-    module("jupyter_book", "build", ".", "--all", "-W", "-n", "--keep-going"),
+    (str(BIN / "jupyter-book"), "build", ".", "--all", "-W", "-n", "--keep-going"),
     "mend what is marked WARNING or ERROR above: the build lets none pass",
 )
 # The fast ones first.
@@ -93,7 +94,7 @@ TEST = (
 
 def run(step: Step) -> Count:
     """Run one step, print how it went, and count what it counted."""
-    print(f"{step.name:10} ...", end="", flush=True)
+    print(f"{step.name:10} ...", end="" if sys.stdout.isatty() else "\n", flush=True)
     begin = time.monotonic()
     if step is BOOK:
         forget_builds()
@@ -117,7 +118,8 @@ def run(step: Step) -> Count:
     elif not count.failed and (done.returncode != 0 or not count.passed):
         count.failed = 1  # the runner itself died, or found no test: no count tells of it
     seconds = time.monotonic() - begin
-    print(f"\r{step.name:10} {count}  ({seconds:.0f} s)", flush=True)
+    back = "\r" if sys.stdout.isatty() else ""
+    print(f"{back}{step.name:10} {count}  ({seconds:.0f} s)", flush=True)
     if count.failed:
         print(f"\n{done.stdout.rstrip()}\n\n{step.name} failed: {step.remedy}\n", flush=True)
     return count
