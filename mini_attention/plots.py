@@ -104,8 +104,10 @@ def attention_map(
         if ax is None:
             left = _space_left(rows)
             cell = min(LARGEST_CELL, (WIDTH - left) / j)
-            below = _space_below(columns, cell) + (LINE if title else 0)
-            ax = plt.figure(figsize=(max(left + cell * j, 3.0), cell * i + below)).subplots()
+            title = _wrapped(title or "", cell * j)
+            above = (LINE + GAP) * len(title.splitlines())
+            size = (max(left + cell * j, 3.0), above + cell * i + _space_below(columns, cell))
+            ax = plt.figure(figsize=size).subplots()
         else:
             box = ax.get_window_extent()
             cell = min(box.width / j, box.height / i) / ax.figure.dpi
@@ -153,10 +155,12 @@ def attention_maps(
     wide = _panels_in_a_row(h, j, WIDTH - left)
     tall = ceil(h / wide)
     cell = min(LARGEST_CELL, (WIDTH - left - GAP * wide) / (wide * j))
+    names = [_wrapped(name, cell * j) for name in names]
+    above = (LINE + GAP) * max(len(name.splitlines()) for name in names)
     below = _space_below(columns, cell)
     size = (
         max(left + (cell * j + GAP) * wide, 3.0),
-        (cell * i + LINE + GAP) * tall + below + (below - BAR if h % wide else 0),
+        (above + cell * i) * tall + below + (below - BAR if h % wide else 0),
     )
     with plt.rc_context(STYLE):
         figure = plt.figure(figsize=size)
@@ -290,6 +294,11 @@ def _name_axis(ax: Axes, rows: list[str], columns: list[str], cell: float) -> No
         ax.tick_params(axis="x", labelrotation=90)
     ax.tick_params(length=0)
     ax.spines[:].set(visible=True, color="0.6")
+
+
+def _wrapped(title: str, width: float) -> str:
+    """The title in lines that fit above a map of this many inches."""
+    return textwrap.fill(title, max(int(width / LETTER) - 1, 12))
 
 
 def _upright(columns: list[str], cell: float) -> bool:

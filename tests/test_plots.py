@@ -228,6 +228,17 @@ def test_neighbouring_names_do_not_touch(i, j):
         assert all(one[1] < other[0] for one, other in itertools.pairwise(spans))
 
 
+def test_long_titles_wrap_and_stay_apart():
+    titles = ["who did what to whom in this sentence", "what happened after that, and to whom"]
+    figure = plots.attention_maps(weights(2, I, I), titles=titles)
+    figure.canvas.draw()
+    left, right = (panel.title.get_window_extent() for panel in figure.axes[:2])
+    assert left.x1 < right.x0
+    assert [panel.get_title().replace("\n", " ") for panel in figure.axes[:2]] == titles
+    alone = plots.attention_map(weights(I, I), title=" ".join(titles)).figure
+    assert rendered(alone).shape[1] / alone.dpi <= 5.2
+
+
 def test_a_dollar_sign_is_a_token_and_no_formula():
     ax = plots.attention_map(weights(1, 2), queries=["$x_$"], keys=["$", "$y^$"])
     rendered(ax.figure)
