@@ -97,12 +97,12 @@ def check_mask(mask: Tensor, shape: torch.Size, device: torch.device) -> None:
 
 
 def check_like(name: str, tensor: Tensor, weight: Tensor) -> None:
-    """Raise unless a projection by `weight` can take `tensor`; autocast casts by itself."""
+    """Raise unless a projection by `weight` can take `tensor`, after what autocast casts."""
     if not tensor.is_floating_point():
         raise TypeError(f"{name} must be a float tensor; got {tensor.dtype}")
     if tensor.device != weight.device:
         raise ValueError(f"{name} is on {tensor.device}, the parameters are on {weight.device}")
-    if tensor.dtype != weight.dtype and not _autocast_enabled(tensor):
+    if _cast_dtype(tensor) != _cast_dtype(weight):
         raise TypeError(f"{name} is {tensor.dtype}, the parameters are {weight.dtype}")
 
 
@@ -110,7 +110,7 @@ def check_bias(bias: Tensor, shape: torch.Size, query: Tensor) -> None:
     """Raise unless `bias` has the dtype of `query` and fits scores of `shape`."""
     if bias.dtype == torch.bool:
         raise TypeError("bias is added to the scores and must be a float; pass a boolean as mask=")
-    if bias.dtype != query.dtype:
+    if _cast_dtype(bias) != _cast_dtype(query):
         raise TypeError(f"bias must have the dtype of query, {query.dtype}; got {bias.dtype}")
     _check_pairs("bias", bias, shape, query.device)
 
@@ -183,9 +183,13 @@ def _autocast_enabled(tensor: Tensor) -> bool:
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
+def _cast_dtype(tensor: Tensor) -> torch.dtype:
+    """The dtype that autocast computes with: float64 and integers stay what they are."""
+    cast = tensor.is_floating_point() and tensor.dtype != torch.float64
+    if cast and _autocast_enabled(tensor):
+        return torch.get_autocast_dtype(tensor.device.type)
+    return tensor.dtype
+
+
 def _autocast(tensor: Tensor) -> Tensor:
-    if not _autocast_enabled(tensor):
-        return tensor
-    if not tensor.is_floating_point() or tensor.dtype == torch.float64:
-        return tensor
-    return tensor.to(torch.get_autocast_dtype(tensor.device.type))
+    return tensor.to(_cast_dtype(tensor))

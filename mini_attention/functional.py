@@ -55,6 +55,7 @@ def attention_weights(
         key      ... j d
         mask     i j or ... i j, boolean, True where query i may attend to key j
         bias     i j or ... i j, added to the scores; -inf forbids, as a mask does
+        scale    a number, 1 / sqrt(d) unless given
         weights  ... i j, each row sums to 1, or to 0 where a query may attend to nothing
 
     Raises TypeError for integers, mixed dtypes, a mask that is not boolean or a bias that is,

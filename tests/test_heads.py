@@ -1,0 +1,610 @@
+"""The modules against the formula, against each other and against torch's layer."""
+
+import copy
+import pickle
+import re
+import shutil
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+
+from mini_attention import (
+    MultiHeadAttention,
+    SingleHeadAttention,
+    attention,
+    causal_mask,
+    fused_attention,
+    padding_mask,
+)
+from tests.oracles import (
+    B,
+    H,
+    I,
+    J,
+    assert_same,
+    naive_attention,
+    some_bias,
+    some_mask,
+    torch_layer,
+    with_gradients,
+)
+
+M, KEY_SIZE, VALUE_SIZE, D_HEAD, D_VALUE = 12, 11, 13, 17, 19
+TORCH_ITSELF = "ignore:.torch.jit:DeprecationWarning"  # the compiler, inside torch
+
+
+def reader_attention(query, key, value, mask=None):
+    """What a reader writes for an assignment: no bias, no scale, no dropout."""
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1) @ value
+
+
+def many_heads(**options) -> MultiHeadAttention:
+    sizes = {"key_size": KEY_SIZE, "value_size": VALUE_SIZE}
+    return MultiHeadAttention(M, H, **sizes | options).double()
+
+
+def one_head(**options) -> SingleHeadAttention:
+    sizes = {"key_size": KEY_SIZE, "value_size": VALUE_SIZE, "d_head": D_HEAD, "d_value": D_VALUE}
+    return SingleHeadAttention(M, **sizes | options).double()
+
+
+@pytest.fixture(params=[one_head, many_heads], ids=["one head", "many heads"])
+def build(request):
+    """Each module in turn, with sizes that differ."""
+    return request.param
+
+
+def sources(dtype=torch.float64) -> dict[str, torch.Tensor]:
+    sizes = {"query": (I, M), "key": (J, KEY_SIZE), "value": (J, VALUE_SIZE)}
+    return {name: torch.randn(B, *size, dtype=dtype) for name, size in sizes.items()}
+
+
+def parameter_gradients(layer: nn.Module, loss: torch.Tensor) -> dict[str, torch.Tensor]:
+    names, parameters = zip(*layer.named_parameters(), strict=True)
+    return dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
+
+
+# What they compute.
+
+
+def test_one_head_is_the_formula_on_projections(attend):
+    layer, mask, tensors = one_head(attend=attend), some_mask(B, I, J), sources()
+
+    def by_hand(query, key, value):
+        q = query @ layer.q_proj.weight.mT + layer.q_proj.bias
+        k = key @ layer.k_proj.weight.mT + layer.k_proj.bias
+        v = value @ layer.v_proj.weight.mT + layer.v_proj.bias
+        return naive_attention(q, k, v, mask)
+
+    expected = with_gradients(by_hand, **tensors)
+    assert expected["output"].shape == (B, I, D_VALUE)
+    assert_same(with_gradients(partial(layer, mask=mask), **tensors), expected)
+
+
+def test_one_head_is_torchs_layer_with_one_head(attend):
+    theirs = torch_layer(M, 1)
+    with torch.no_grad():
+        theirs.out_proj.weight.copy_(torch.eye(M))
+        theirs.out_proj.bias.zero_()
+    ours = SingleHeadAttention(M, attend=attend).double()
+    copied = MultiHeadAttention.from_torch(theirs).state_dict()
+    ours.load_state_dict({name: copied[name] for name in ours.state_dict()})
+    x = {"query": torch.randn(B, I, M, dtype=torch.float64)}
+    expected = with_gradients(lambda query: theirs(query, query, query)[0], **x)
+    assert_same(with_gradients(ours, **x), expected)
+
+
+def single_head_of(layer: MultiHeadAttention, h: int) -> SingleHeadAttention:
+    """Head `h` alone: its share of the rows of each projection."""
+    size = M // H
+    head = one_head(attend=layer.attend, d_head=size, d_value=size)
+    share = slice(h * size, (h + 1) * size)
+    state = layer.state_dict()
+    head.load_state_dict({name: state[name][share] for name in head.state_dict()})
+    return head
+
+
+def test_many_heads_are_single_heads_side_by_side(attend):
+    layer, mask, tensors = many_heads(attend=attend), some_mask(B, H, I, J), sources()
+    heads = [single_head_of(layer, h) for h in range(H)]
+
+    def side_by_side(query, key, value):
+        outputs = [head(query, key, value, mask[:, h]) for h, head in enumerate(heads)]
+        return layer.out_proj(torch.cat(outputs, -1))
+
+    expected = with_gradients(side_by_side, **tensors)
+    assert_same(with_gradients(partial(layer, mask=mask), **tensors), expected)
+
+
+PAIRS = {"i j": (I, J), "b i j": (B, I, J), "1 i j": (1, I, J), "b h i j": (B, H, I, J)}
+
+
+@pytest.mark.parametrize("axes", PAIRS)
+def test_the_rank_of_a_mask_or_bias_says_what_it_is_for(attend, axes):
+    shape, layer, tensors = PAIRS[axes], many_heads(attend=attend), sources()
+    mask, bias = some_mask(*shape), some_bias(*shape)
+    each = (B, H, I, J)
+    if len(shape) == 3:
+        full = {"mask": mask[:, None].expand(each), "bias": bias[:, None].expand(each)}
+    else:
+        full = {"mask": mask.expand(each), "bias": bias.expand(each)}
+    expected = with_gradients(partial(layer, **full), **tensors)
+    assert_same(with_gradients(partial(layer, mask=mask, bias=bias), **tensors), expected)
+
+
+def test_a_mask_per_item_is_not_taken_for_one_per_head():
+    layer, x = many_heads(key_size=M, value_size=M), torch.randn(H, I, M, dtype=torch.float64)
+    mask = some_mask(H, I, I)  # as many items as heads
+    for item in range(H):
+        assert_same(layer(x, mask=mask)[[item]], layer(x[[item]], mask=mask[item]))
+
+
+def test_the_gradient_of_a_bias_per_head_is_that_of_torch(attend):
+    theirs = torch_layer(M, H, kdim=KEY_SIZE, vdim=VALUE_SIZE)
+    ours = MultiHeadAttention.from_torch(theirs, attend=attend)
+    tensors = sources() | {"bias": some_bias(B, H, I, J)}
+
+    def reference(query, key, value, bias):
+        return theirs(query, key, value, attn_mask=bias.flatten(0, 1), need_weights=False)[0]
+
+    assert_same(with_gradients(ours, **tensors), with_gradients(reference, **tensors))
+
+
+def test_without_a_key_a_module_attends_to_its_query(build):
+    layer = build(key_size=M, value_size=M)
+    x = torch.randn(B, I, M, dtype=torch.float64)
+    assert_same(layer(x), layer(x, x, x))
+
+
+def test_without_a_value_the_value_is_the_key(build):
+    layer = build(value_size=KEY_SIZE)
+    query, key, _ = sources().values()
+    assert_same(layer(query, key), layer(query, key, key))
+
+
+def test_sizes_that_are_not_given_follow_from_the_others():
+    head = SingleHeadAttention(M, D_HEAD)
+    assert [p.weight.shape for p in head.children()] == [(D_HEAD, M)] * 3
+    assert [p.weight.shape for p in SingleHeadAttention(M).children()] == [(M, M)] * 3
+    assert [p.weight.shape for p in MultiHeadAttention(M, H).children()] == [(M, M)] * 4
+
+
+def test_projections_have_biases_unless_told_otherwise(build):
+    for wanted in (True, False):
+        projections = build(proj_bias=wanted).children()
+        assert all((projection.bias is not None) == wanted for projection in projections)
+
+
+def test_a_module_without_biases_is_torchs_without_biases(attend):
+    layer = many_heads(proj_bias=False, attend=attend)
+    theirs, tensors = layer.to_torch(), sources()
+    assert_same(layer(**tensors), theirs(**tensors, need_weights=False)[0])
+
+
+# Weights.
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_weights_come_with_the_same_output(build, attend, training):
+    layer, tensors = build(attend=attend).train(training), sources()
+    mask, bias = some_mask(B, I, J), some_bias(I, J)
+    output, weights = layer(**tensors, mask=mask, bias=bias, return_weights=True)
+    assert_same(output, layer(**tensors, mask=mask, bias=bias))
+    assert_same(weights.sum(-1), torch.ones(weights.shape[:-1]))
+
+
+def test_the_output_of_one_head_is_its_weights_times_its_values(attend):
+    layer, tensors = one_head(attend=attend), sources()
+    given = {"mask": some_mask(B, I, J), "bias": some_bias(B, 1, J)}
+    output, weights = layer(**tensors, **given, return_weights=True)
+    assert weights.shape == (B, I, J)
+    assert_same(output, weights @ layer.v_proj(tensors["value"]))
+
+
+def test_the_output_of_many_heads_is_their_weights_times_their_values(attend):
+    layer, tensors = many_heads(attend=attend), sources()
+    given = {"mask": some_mask(B, I, J), "bias": some_bias(B, H, 1, J)}
+    output, weights = layer(**tensors, **given, return_weights=True)
+    assert weights.shape == (B, H, I, J)
+    values = layer.v_proj(tensors["value"]).chunk(H, dim=-1)
+    heads = [weights[:, h] @ values[h] for h in range(H)]
+    assert_same(output, layer.out_proj(torch.cat(heads, -1)))
+
+
+# Dropout.
+
+
+def test_dropout_acts_in_training_only(build, attend):
+    layer, plain = build(dropout=0.5, attend=attend), build(attend=attend)
+    plain.load_state_dict(layer.state_dict())
+    tensors = sources()
+    expected = plain(**tensors)
+    assert_same(layer.eval()(**tensors), expected)
+    assert (layer.train()(**tensors) - expected).abs().max() > 0.01
+
+
+def test_returned_weights_are_those_before_dropout(build, attend):
+    layer, tensors = build(dropout=0.5, attend=attend), sources()
+    _, trained = layer.train()(**tensors, return_weights=True)
+    _, evaluated = layer.eval()(**tensors, return_weights=True)
+    assert_same(trained, evaluated)
+
+
+def test_the_mean_over_many_dropouts_is_the_output_in_evaluation(build, attend):
+    layer = build(dropout=0.3, attend=attend)
+    tensors = {name: tensor[:1] for name, tensor in sources().items()}
+    many = {name: tensor.expand(10_000, -1, -1) for name, tensor in tensors.items()}
+    with torch.no_grad():
+        outputs = layer.train()(**many)
+        error = outputs.mean(0) - layer.eval()(**tensors)[0]
+    assert (error.abs() < 5 * outputs.std(0) / 100).all()
+
+
+def test_torchs_layer_drops_the_same_weights(attend):
+    theirs = torch_layer(M, H, dropout=0.5).train()
+    ours = MultiHeadAttention.from_torch(theirs, attend=attend)
+    x = torch.randn(B, I, M, dtype=torch.float64)
+    torch.manual_seed(1)
+    expected, _ = theirs(x, x, x, need_weights=False)
+    torch.manual_seed(1)
+    assert_same(ours(x), expected)
+
+
+# Any function can be plugged in.
+
+
+def test_a_function_of_a_reader_takes_the_place_of_the_packages(build):
+    mine, theirs = build(attend=reader_attention), build()
+    theirs.load_state_dict(mine.state_dict())
+    tensors, mask = sources(), some_mask(I, J)
+    assert_same(mine(**tensors), theirs(**tensors))
+    output, weights = mine(**tensors, mask=mask, return_weights=True)
+    expected, expected_weights = theirs(**tensors, mask=mask, return_weights=True)
+    assert_same(output, expected)
+    assert_same(weights, expected_weights)
+
+
+def test_a_function_is_called_with_what_was_given_and_no_more(build):
+    calls = []
+
+    def recorded(query, key, value, mask=None, **options):
+        calls.append((mask, options))
+        return reader_attention(query, key, value)
+
+    layer = build(attend=recorded)
+    layer(**sources())
+    layer(**sources(), bias=some_bias(I, J))
+    assert calls[0] == (None, {})
+    assert calls[1][1].keys() == {"bias"}
+
+
+def test_dropout_is_passed_only_in_training_and_only_when_positive(build):
+    rates = []
+
+    def recorded(query, key, value, mask=None, *, dropout_p=0.0):
+        rates.append(dropout_p)
+        return reader_attention(query, key, value, mask)
+
+    for rate, training in [(0.3, True), (0.3, False), (0.0, True)]:
+        build(attend=recorded, dropout=rate).train(training)(**sources())
+    assert rates == [0.3, 0.0, 0.0]
+
+
+def test_a_function_that_cannot_drop_weights_is_an_error_in_training_only(build):
+    layer = build(attend=reader_attention, dropout=0.3)
+    layer.eval()(**sources())
+    message = r"reader_attention.* has no keyword dropout_p, which dropout = 0.3 needs in training"
+    with pytest.raises(TypeError, match=message):
+        layer.train()(**sources())
+
+
+def test_masks_are_checked_before_a_readers_function_sees_them(build):
+    layer = build(attend=reader_attention)
+    with pytest.raises(TypeError, match="mask must be boolean"):
+        layer(**sources(), mask=torch.ones(I, J))
+    with pytest.raises(ValueError, match=r"must match scores of shape"):
+        layer(**sources(), mask=some_mask(I, J + 1))
+
+
+# The contract.
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("by", ["mask", "bias"])
+def test_a_query_that_may_attend_to_nothing_gets_the_bias_of_the_output(
+    attend, by, dropout, training
+):
+    layer, tensors = many_heads(attend=attend, dropout=dropout).train(training), sources()
+    mask = some_mask(B, I, J)
+    mask[:, 3] = False
+    bias = torch.zeros(B, I, J, dtype=torch.float64).masked_fill(~mask, -torch.inf)
+    given = {"mask": mask} if by == "mask" else {"bias": bias}
+    output, weights = layer(**tensors, **given, return_weights=True)
+    assert_same(output[:, 3], layer.out_proj.bias.detach().expand(B, M))
+    assert not weights[:, :, 3].any()
+    gradients = parameter_gradients(layer, output.square().sum() + weights.square().sum())
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+
+
+def test_one_head_gives_zeros_to_a_query_that_may_attend_to_nothing(attend):
+    layer, mask = one_head(attend=attend), some_mask(I, J)
+    mask[3] = False
+    run = with_gradients(partial(layer, mask=mask), **sources())
+    assert not run["output"][:, 3].any()
+    assert not run["query"][:, 3].any()
+    assert all(tensor.isfinite().all() for tensor in run.values())
+
+
+def test_without_any_keys_a_module_returns_the_bias_of_its_output(attend):
+    layer, (query, key, value) = many_heads(attend=attend), sources().values()
+    output, weights = layer(query, key[:, :0], value[:, :0], return_weights=True)
+    assert_same(output, layer.out_proj.bias.detach().expand(B, I, M))
+    assert weights.shape == (B, H, I, 0)
+
+
+def test_a_nan_in_a_padded_input_reaches_gradients_unless_it_is_filled(build, attend):
+    layer, tensors = build(attend=attend), sources()
+    mask, padded = padding_mask([J, 4], J), torch.arange(J) >= torch.tensor([[J], [4]])
+    expected = layer(**tensors, mask=mask)
+    tensors["key"][padded] = tensors["value"][padded] = torch.nan
+    output = layer(**tensors, mask=mask)
+    assert_same(output, expected)
+    assert parameter_gradients(layer, output.sum())["v_proj.weight"].isnan().any()
+
+    filled = {n: t.masked_fill(padded[..., None], 0) for n, t in tensors.items() if n != "query"}
+    output = layer(tensors["query"], **filled, mask=mask)
+    gradients = parameter_gradients(layer, output.sum())
+    assert_same(output, expected)
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+
+
+def test_the_future_does_not_leak_into_the_past(build, attend):
+    layer = build(key_size=M, value_size=M, attend=attend)
+    x = torch.randn(B, I, M, dtype=torch.float64, requires_grad=True)
+    layer(x, mask=causal_mask(I))[:, 2].sum().backward()
+    reached = x.grad.abs().sum((0, 2)) > 0
+    assert reached.tolist() == [True, True, True, False, False]
+
+
+def test_every_position_reaches_every_other_without_a_mask(build, attend):
+    layer = build(key_size=M, value_size=M, attend=attend)
+    x = torch.randn(1, I, M, dtype=torch.float64)
+
+    def summed(x):
+        return layer(x).sum(-1)[0]
+
+    reached = torch.autograd.functional.jacobian(summed, x)[:, 0].abs().sum(-1)
+    assert (reached > 1e-6).all()
+
+
+def test_permuting_tokens_permutes_outputs(build, attend):
+    layer, order = build(key_size=M, value_size=M, attend=attend), torch.randperm(I)
+    x = torch.randn(B, I, M, dtype=torch.float64)
+    assert_same(layer(x[:, order]), layer(x)[:, order])
+
+
+def test_an_empty_batch_and_no_queries_give_empty_outputs(build, attend):
+    layer, tensors = build(attend=attend), sources()
+    empty = layer(**{name: tensor[:0] for name, tensor in tensors.items()}, mask=some_mask(1, I, J))
+    assert empty.shape[:2] == (0, I)
+    tensors["query"] = tensors["query"][:, :0]
+    output, weights = layer(**tensors, return_weights=True)
+    assert output.shape[:2] == (B, 0)
+    assert weights.shape[-2:] == (0, J)
+
+
+def test_no_input_is_written_to(build, attend):
+    given = sources() | {"mask": some_mask(B, I, J), "bias": some_bias(I, J)}
+    before = copy.deepcopy(given)
+    build(attend=attend, dropout=0.3)(**given, return_weights=True)
+    assert all(torch.equal(given[name], before[name]) for name in given)
+
+
+# Tooling.
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("floats", [torch.float32, torch.bfloat16], ids=str)
+def test_autocast_computes_in_half_precision(build, attend, dtype, floats):
+    layer, tensors = build(attend=attend), sources()
+    bias = some_bias(I, J)
+    exact = layer(**tensors, bias=bias)
+    narrow = {name: tensor.to(floats) for name, tensor in tensors.items()}
+    with torch.autocast("cpu", dtype=dtype):
+        output, weights = layer.float()(**narrow, bias=bias.float(), return_weights=True)
+    assert output.dtype == weights.dtype == dtype
+    torch.testing.assert_close(output.double(), exact, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_autocast_errs_at_most_twice_as_much_as_torchs_layer(attend, dtype):
+    for seed in range(5):
+        torch.manual_seed(seed)
+        theirs = torch_layer(M, H)
+        ours = MultiHeadAttention.from_torch(theirs, attend=attend)
+        x = torch.randn(B, I, M, dtype=torch.float64)
+        exact, _ = theirs(x, x, x, need_weights=False)
+        x, ours, theirs = x.float(), ours.float(), theirs.float()
+        with torch.autocast("cpu", dtype=dtype):
+            error = (ours(x) - exact).abs().max()
+            kernels = (theirs(x, x, x, need_weights=False)[0] - exact).abs().max()
+        assert error <= 2 * kernels
+
+
+def test_state_dicts_pickles_and_copies_are_the_same_layer(build, attend):
+    layer, tensors = build(attend=attend), sources()
+    expected = layer(**tensors)
+    loaded = build(attend=attend)
+    loaded.load_state_dict(layer.state_dict())
+    for other in (loaded, pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer)):
+        assert_same(other(**tensors), expected)
+        assert other.attend is attend
+
+
+def test_the_names_of_the_parameters_are_those_of_the_projections(build):
+    projections = ["q_proj", "k_proj", "v_proj", "out_proj"][: 4 if build is many_heads else 3]
+    names = [f"{name}.{kind}" for name in projections for kind in ("weight", "bias")]
+    assert list(build().state_dict()) == names
+
+
+def test_shapes_alone_are_enough(build, attend):
+    layer = build(attend=attend).to("meta")
+    output = layer(**{name: tensor.to("meta") for name, tensor in sources().items()})
+    assert output.is_meta
+    assert output.shape[:2] == (B, I)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_module_compiles_into_one_graph(build, training):
+    layer, tensors = build(dropout=0.3).train(training), sources()
+    mask = some_mask(B, I, J)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    torch.manual_seed(1)
+    actual = with_gradients(partial(compiled, mask=mask), **tensors)
+    torch.manual_seed(1)
+    assert_same(actual, with_gradients(partial(layer, mask=mask), **tensors))
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="torch.compile needs a C++ compiler here")
+@pytest.mark.filterwarnings(TORCH_ITSELF)
+def test_compiled_code_computes_the_same():
+    layer, tensors, mask = many_heads().eval(), sources(), some_mask(B, I, J)
+    compiled = torch.compile(layer, fullgraph=True)
+    with torch.no_grad():
+        assert_same(compiled(**tensors, mask=mask), layer(**tensors, mask=mask))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_an_exported_module_takes_other_lengths(attend, masked):
+    layer, tensors = many_heads(attend=attend).eval(), sources()
+    b, i, j = Dim("b"), Dim("i"), Dim("j")
+    shapes = {"query": {0: b, 1: i}, "key": {0: b, 1: j}, "value": {0: b, 1: j}}
+    others = {n: torch.randn(3, 2 * x.shape[1], x.shape[2]).double() for n, x in tensors.items()}
+    if masked:
+        tensors["mask"], others["mask"] = some_mask(I, J), some_mask(2 * I, 2 * J)
+        shapes["mask"] = {0: i, 1: j}
+    exported = export(layer, (), tensors, dynamic_shapes=shapes).module()
+    assert_same(exported(**others), layer(**others))
+
+
+def test_a_module_with_the_formula_can_be_differentiated_twice():
+    layer, tensors = many_heads(attend=attention), sources()
+    names, values = zip(*layer.named_parameters(), strict=True)
+
+    def call(*values):
+        parameters = dict(zip(names, values, strict=True))
+        return torch.func.functional_call(layer, parameters, kwargs=tensors)
+
+    assert torch.autograd.gradgradcheck(call, values, fast_mode=True)
+
+
+def test_a_gradient_penalty_through_the_kernel_is_an_error():
+    layer, (query, key, value) = many_heads(attend=fused_attention), sources().values()
+    output = layer(query.requires_grad_(), key, value)
+    (gradient,) = torch.autograd.grad(output.square().sum(), query, create_graph=True)
+    with pytest.raises(RuntimeError, match="not implemented"):
+        gradient.square().sum().backward()
+
+
+def test_a_layer_shows_its_heads_and_its_dropout():
+    assert "num_heads=3, dropout=0.1" in repr(MultiHeadAttention(M, H, dropout=0.1))
+
+
+# Errors.
+
+WRONG_SIZES = {
+    "d_model (10) must be divisible by num_heads (3)": lambda: MultiHeadAttention(10, 3),
+    "num_heads must be at least 1; got 0": lambda: MultiHeadAttention(M, 0),
+    "d_model must be at least 1; got 0": lambda: MultiHeadAttention(0, H),
+    "key_size must be at least 1; got -1": lambda: MultiHeadAttention(M, H, key_size=-1),
+    "value_size must be at least 1; got 0": lambda: SingleHeadAttention(M, value_size=0),
+    "d_head must be at least 1; got 0": lambda: SingleHeadAttention(M, 0),
+    "d_value must be at least 1; got -2": lambda: SingleHeadAttention(M, d_value=-2),
+    "dropout must be at least 0 and below 1; got 1.0": lambda: MultiHeadAttention(
+        M, H, dropout=1.0
+    ),
+    "dropout must be at least 0 and below 1; got -0.1": lambda: SingleHeadAttention(
+        M, dropout=-0.1
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_SIZES)
+def test_sizes_that_do_not_fit_are_errors_with_their_numbers(message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        WRONG_SIZES[message]()
+
+
+def double(*shape: int) -> torch.Tensor:
+    return torch.zeros(shape, dtype=torch.float64)
+
+
+WRONG_INPUTS = {
+    "a value needs a key: give both, or the key alone": {"key": None},
+    "query must have the axes batch, position and 12 features; got shape (2, 5, 10)": {
+        "query": double(B, I, 10)
+    },
+    "query must have the axes batch, position and 12 features; got shape (5, 12)": {
+        "query": double(I, M)
+    },
+    "key must have the axes batch, position and 11 features; got shape (2, 7, 12)": {
+        "key": double(B, J, M)
+    },
+    "value must have the axes batch, position and 13 features; got shape (2, 7, 11)": {
+        "value": double(B, J, KEY_SIZE)
+    },
+    "key has 3 items and query 2": {"key": double(3, J, KEY_SIZE)},
+    "value has 1 items and query 2": {"value": double(1, J, VALUE_SIZE)},
+    "every key needs a value; got 7 keys and 6 values": {"value": double(B, 6, VALUE_SIZE)},
+    "key is on meta, the parameters are on cpu": {"key": double(B, J, KEY_SIZE).to("meta")},
+    "mask must be on the device of query, cpu; got meta": {
+        "mask": torch.ones(I, J, dtype=torch.bool, device="meta")
+    },
+}
+WRONG_DTYPES = {
+    "query must be a float tensor; got torch.int64": {"query": double(B, I, M).long()},
+    "value is torch.float32, the parameters are torch.float64": {
+        "value": double(B, J, VALUE_SIZE).float()
+    },
+    "mask must be boolean, True where a query may attend to a key; got torch.uint8": {
+        "mask": torch.ones(I, J, dtype=torch.uint8)
+    },
+    "bias is added to the scores and must be a float; pass a boolean as mask=": {
+        "bias": torch.ones(I, J, dtype=torch.bool)
+    },
+    "bias must have the dtype of query, torch.float64; got torch.float32": {
+        "bias": torch.zeros(I, J)
+    },
+}
+
+
+@pytest.mark.parametrize("message", WRONG_INPUTS)
+def test_inputs_that_do_not_fit_are_errors_with_their_numbers(build, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        build()(**sources() | WRONG_INPUTS[message])
+
+
+@pytest.mark.parametrize("message", WRONG_DTYPES)
+def test_wrong_dtypes_are_errors_that_name_them(build, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        build()(**sources() | WRONG_DTYPES[message])
+
+
+def test_float64_under_autocast_is_an_error_unless_the_parameters_are_float64(build):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert build()(**sources()).dtype == torch.float64
+        message = "query is torch.float64, the parameters are torch.float32"
+        with pytest.raises(TypeError, match=message):
+            build().float()(**sources())
+
+
+def test_a_mask_with_a_head_axis_is_none_for_one_head():
+    with pytest.raises(ValueError, match=r"mask of shape \(2, 3, 5, 7\) does not say"):
+        one_head()(**sources(), mask=some_mask(B, H, I, J))
