@@ -57,7 +57,7 @@ def shown(path: Path) -> str:
 def refresh(path: Path) -> bool:
     """Run one notebook and store it; True if its bytes changed."""
     old = path.read_text(encoding="utf-8")
-    notebook = nbformat.reads(old, as_version=4)
+    notebook = rules.parse(old)
     prepare(notebook)
     execute(notebook, path)
     for number, cell in enumerate(notebook.cells, start=1):
@@ -240,7 +240,7 @@ def run_report(paths: Sequence[Path]) -> int:
     """The main line of each notebook, that is without exercises and solutions."""
     print(f"{'notebook':40} {'words':>6} {'cells':>6} {'figures':>8} {'minutes':>8}")
     for path in paths:
-        size = rules.main_line(nbformat.read(path, as_version=4))
+        size = rules.main_line(rules.Page(path).notebook)
         print(f"{path.name:40} {size.words:6,} {size.cells:6} {size.figures:8} {size.minutes:8.0f}")
     return 0
 
