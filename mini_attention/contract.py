@@ -77,9 +77,11 @@ def scores_shape(query: Tensor, key: Tensor) -> torch.Size:
 
 def broadcast_leading(**tensors: Tensor) -> torch.Size:
     """The leading axes that the named tensors have together, when the last two are left out."""
+    first, *rest = (tensor.shape[:-2] for tensor in tensors.values())
+    if all(shape == first for shape in rest):  # the usual case, and torch's function is slow
+        return first
     try:
-        shapes = [tensor.shape[:-2] for tensor in tensors.values()]
-        return torch.Size(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+        return torch.Size(torch.broadcast_shapes(first, *rest))  # type: ignore[no-untyped-call]
     except RuntimeError:
         got = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
         raise ValueError(f"the leading axes must agree or be 1; got {got}") from None
@@ -102,7 +104,7 @@ def check_like(name: str, tensor: Tensor, weight: Tensor) -> None:
         raise TypeError(f"{name} must be a float tensor; got {tensor.dtype}")
     if tensor.device != weight.device:
         raise ValueError(f"{name} is on {tensor.device}, the parameters are on {weight.device}")
-    if _cast_dtype(tensor) != _cast_dtype(weight):
+    if tensor.dtype != weight.dtype and _cast_dtype(tensor) != _cast_dtype(weight):
         raise TypeError(f"{name} is {tensor.dtype}, the parameters are {weight.dtype}")
 
 
@@ -192,4 +194,4 @@ def _cast_dtype(tensor: Tensor) -> torch.dtype:
 
 
 def _autocast(tensor: Tensor) -> Tensor:
-    return tensor.to(_cast_dtype(tensor))
+    return tensor.to(_cast_dtype(tensor)) if _autocast_enabled(tensor) else tensor

@@ -145,7 +145,9 @@ def fused_attention(
     if pairs is not None and pairs.ndim > 2:
         pairs = _four_axes(pairs, leading)
     output = F.scaled_dot_product_attention(q, k, v, pairs, dropout_p, scale=scale)
-    return output[..., :size].reshape(*leading, output.shape[-2], size)
+    if output.shape[-1] != size:
+        output = output[..., :size]
+    return output.reshape(*leading, *output.shape[-2:])
 
 
 def _scores(query: Tensor, key: Tensor, bias: Tensor | None, scale: float) -> Tensor:

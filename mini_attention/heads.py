@@ -223,12 +223,11 @@ def _attend(
     bias: Tensor | None,
 ) -> Tensor:
     """Call the module's function with what was given and no more, so that a short one will do."""
-    shape = scores_shape(q, k)
     options: dict[str, Tensor | float] = {}
     if mask is not None:
-        check_mask(mask, shape, q.device)
+        check_mask(mask, scores_shape(q, k), q.device)
     if bias is not None:
-        check_bias(bias, shape, q)
+        check_bias(bias, scores_shape(q, k), q)
         options["bias"] = bias
     if module.training and module.dropout > 0:
         if "dropout_p" not in inspect.signature(module.attend).parameters:
