@@ -168,7 +168,7 @@ def images(cell: NotebookNode) -> list[str]:
 MACHINE_PATH = re.compile(
     r"(?<![\w.:/\\-])(?:/(?:home|Users|root|tmp|work|opt|usr|var|mnt|srv|private|content)/"
     r"|[A-Za-z]:\\)[^\s'\")]*"
-    r"|\S*site-packages[/\\]\S*|\S*ipykernel_\d+\S*"
+    r"|site-packages[/\\]\S*|ipykernel_\d+\S*"
 )
 
 
