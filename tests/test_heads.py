@@ -462,8 +462,8 @@ def test_shapes_alone_are_enough(build, attend):
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_a_module_compiles_into_one_graph(build, training):
-    layer, tensors = build(dropout=0.3).train(training), sources()
+def test_a_module_compiles_into_one_graph(training):
+    layer, tensors = many_heads(dropout=0.3).train(training), sources()
     mask = some_mask(B, I, J)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     torch.manual_seed(1)
