@@ -157,6 +157,12 @@ def test_bytes_of_each_step_are_those_of_its_tensor(dtype):
     assert expected.total.bytes == sum(tensor.nbytes for tensor in made.values())
 
 
+def test_bytes_of_the_core_tell_values_from_keys():
+    output = attention(*query_key_value())
+    expected = cost.attention_cost(b=B, h=H, i=I, j=J, d=D, e=E)
+    assert expected["weighted sum"].bytes == output.nbytes
+
+
 def test_elementwise_work_follows_the_written_convention():
     counted = {
         "query": B * I * M,
