@@ -58,6 +58,7 @@ LARGEST_CELL = 0.6
 NUMBER_CELL = 0.33  # the narrowest cell that holds .25
 LINE = 0.17  # from one label to the next
 LETTER = 0.085
+LONGEST = 24  # letters of a name; what is longer would take the map's place
 GAP = 0.1  # between the maps of one figure
 BAR = 0.65  # the colour bar with its label
 
@@ -81,7 +82,7 @@ def attention_map(
     """Draw the weights of one head, with numbers where they fit, and return the axes.
 
         weights  i j, between 0 and 1; NaN is crossed out
-        queries  i names for the rows, the positions unless given
+        queries  i names for the rows, the positions unless given; long ones are cut
         keys     j names for the columns, likewise
         mask     i j (an axis may be 1), boolean; cells where it is False are hatched, over
                  their colour, so that a weight that leaks through is seen
@@ -130,7 +131,7 @@ def attention_maps(
     """Draw the weights of many heads, one map each, and return the figure.
 
         weights  h i j, between 0 and 1; NaN is crossed out
-        queries  i names for the rows, the positions unless given
+        queries  i names for the rows, the positions unless given; long ones are cut
         keys     j names for the columns, likewise
         mask     i j or h i j (an axis may be 1), boolean; cells where it is False are hatched
         titles   h names for the maps, "head 0" and so on unless given
@@ -307,7 +308,7 @@ def _upright(columns: list[str], cell: float) -> bool:
 
 
 def _space_left(rows: list[str]) -> float:
-    return min(LETTER * max(map(len, rows)) + 0.35, WIDTH / 2)
+    return LETTER * max(map(len, rows)) + 0.35
 
 
 def _space_below(columns: list[str], cell: float) -> float:
@@ -367,7 +368,9 @@ def _checked_names(what: str, names: Sequence[str] | None, count: int) -> list[s
     if len(names) != count:
         axis = {"queries": "query", "keys": "key", "titles": "head"}[what]
         raise ValueError(f"{what} must name every {axis}, {count} in all; got {len(names)}")
-    return [str(name) for name in names]
+    if what == "titles":
+        return list(names)  # these wrap
+    return [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in names]
 
 
 def _checked_mask(

@@ -149,11 +149,16 @@ def test_a_weight_that_leaks_through_the_mask_is_printed_on_its_hatch():
     assert numbers(ax) == {(0, 0): "0.50", (0, 1): "0.50"}
 
 
-def test_a_hatch_changes_the_pixels_of_a_masked_cell():
-    mask = torch.tensor([[True, False]])
-    plain, masked = (plots.attention_map([[1.0, 0.0]], mask=m) for m in (None, mask))
-    first, second = (rendered(ax.figure)[:40, 200:] for ax in (plain, masked))
-    assert len(np.unique(second)) > len(np.unique(first))
+def test_a_hatch_is_seen_in_the_pixels_of_a_masked_cell():
+    darkest = []
+    for mask in (None, torch.tensor([[True, False]])):
+        ax = plots.attention_map([[1.0, 0.0]], mask=mask)
+        ax.figure.canvas.draw()
+        x, y = ax.transData.transform((1.3, 0)).astype(int)  # in the second cell, off its number
+        pixels = np.asarray(ax.figure.canvas.buffer_rgba())[::-1]
+        darkest.append(pixels[y - 12 : y + 12, x - 6 : x + 6, :3].min())
+    assert darkest[0] > 240
+    assert darkest[1] < 170
 
 
 def test_a_mask_with_an_axis_of_one_holds_for_all_of_that_axis():
@@ -237,6 +242,14 @@ def test_long_titles_wrap_and_stay_apart():
     assert [panel.get_title().replace("\n", " ") for panel in figure.axes[:2]] == titles
     alone = plots.attention_map(weights(I, I), title=" ".join(titles)).figure
     assert rendered(alone).shape[1] / alone.dpi <= 5.2
+
+
+def test_a_name_too_long_for_the_figure_is_cut():
+    long = "pneumonoultramicroscopicsilicovolcanoconiosis"
+    ax = plots.attention_map(weights(2, 3), queries=[long, "cat"], keys=["cat", "then", long])
+    assert names(ax.get_yticklabels()) == ["pneumonoultramicroscopi…", "cat"]
+    assert names(ax.get_xticklabels())[2] == "pneumonoultramicroscopi…"
+    assert rendered(ax.figure).shape[1] / ax.figure.dpi <= 5.2
 
 
 def test_a_dollar_sign_is_a_token_and_no_formula():
@@ -406,6 +419,15 @@ def test_several_objects_are_shown_in_the_order_given():
     text = shown(bare, Layered)
     assert "return x, text\n\n\nclass Layered" in text
     assert text.count("```") == 2
+
+
+def test_a_fence_inside_the_source_does_not_end_the_block():
+    def fenced():
+        return "```"
+
+    text = shown(fenced)
+    assert text.startswith("````python\n")
+    assert text.endswith('"```"\n````')
 
 
 def test_what_has_no_python_source_is_an_error():
