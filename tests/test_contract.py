@@ -144,6 +144,14 @@ def test_a_query_that_may_attend_to_nothing_leaves_the_others_as_they_are(attend
     assert_same(actual, with_gradients(partial(naive_attention, **given), **tensors))
 
 
+@pytest.mark.parametrize("by", ["mask", "bias", "both"])
+def test_no_step_of_the_way_back_returns_nan(attend, by):
+    given = nothing_for_query_3(by)
+    with torch.autograd.set_detect_anomaly(True):
+        run = with_gradients(partial(attend, **given), **inputs(B, H))
+    assert run["query"].any()
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("by", ["bias", "both"])
 def test_the_bias_of_a_query_that_may_attend_to_nothing_gets_no_gradient(attend, by, dtype):
