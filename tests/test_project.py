@@ -119,13 +119,19 @@ def test_no_script_or_style_is_put_on_every_page_by_accident(sphinx_config):
 
 def test_shapes_are_set_as_a_table():
     lines = ["One sentence.", "", "    query  ... i d", "    key    ... j d", "", ">>> 1", "1"]
-    expected = [*lines[:2], "::", "", *lines[2:]]
-    assert sphinx_pages.set_tables(lines) == expected
+    expected = [*lines[:2], ".. code-block:: none", "", *lines[2:]]
+    assert sphinx_pages.as_meant(lines) == expected
+
+
+def test_names_between_backquotes_are_set_as_code():
+    lines = ["`a` and ``b``.", "", ">>> f'`c`'", "", "    d  `e`"]
+    expected = ["``a`` and ``b``.", "", ">>> f'`c`'", "", ".. code-block:: none", "", "    d  `e`"]
+    assert sphinx_pages.as_meant(lines) == expected
 
 
 def test_a_wrapped_line_is_no_table():
     lines = ["A list", "- that goes", "    on here.", "", "The end."]
-    assert sphinx_pages.set_tables(lines) == lines
+    assert sphinx_pages.as_meant(lines) == lines
 
 
 # make book, make test

@@ -1,9 +1,10 @@
-"""What the API page needs beyond autodoc: shapes set as tables, links into PyTorch's manual.
+"""What the API page needs beyond autodoc: docstrings set as they are meant, links into manuals.
 
 Intersphinx would do the second, but fetches its lists of names over the network, and a build
 without one would have to fail. The package mentions few enough names to list them.
 """
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -29,23 +30,28 @@ PAGES = {
 }
 
 
-def set_tables(lines: list[str]) -> list[str]:
-    """Shapes are written as an indented table: reST would run its lines together."""
+def as_meant(lines: list[str]) -> list[str]:
+    """Docstrings are written to be read in a terminal: reST would misread two of their habits.
+
+    An indented table of shapes would have its lines run together, and a name between single
+    backquotes would not be set as code.
+    """
     result: list[str] = []
     inside = False
     for line in lines:
         indented = line.startswith("    ")
         if indented and not inside and (not result or not result[-1]):
-            result += ["::", ""]
+            result += [".. code-block:: none", ""]
         inside = indented or (inside and not line)
-        result.append(line)
+        code = inside or line.startswith((">>>", "..."))
+        result.append(line if code else re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", line))
     return result
 
 
 def process_docstring(
     app: Sphinx, what: str, name: str, obj: object, options: Any, lines: list[str]
 ) -> None:
-    lines[:] = set_tables(lines)
+    lines[:] = as_meant(lines)
 
 
 def link(
