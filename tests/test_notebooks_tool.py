@@ -39,8 +39,8 @@ def prints(text, name="stdout"):
     return {"output_type": "stream", "name": name, "text": text}
 
 
-def fails(name):
-    return {"output_type": "error", "ename": name, "evalue": "", "traceback": [name]}
+def fails(name, *frames):
+    return {"output_type": "error", "ename": name, "evalue": "", "traceback": [*frames, name]}
 
 
 def code(source, *outputs, **metadata):
@@ -174,7 +174,7 @@ CODE_FAULTS = {
     "long traceback": (
         with_code(
             "1 / 0",
-            fails("E"),
+            fails("E", "Cell In[2], line 1", "File ~/package.py:3, in divide"),
             tags=["raises-exception"],
         ),
         "raises before `%xmode Minimal`",
