@@ -265,7 +265,9 @@ def _write_number(
     elif weight in (0, 1):
         text = f"{weight:.0f}"
     else:
-        text = f"{weight:.2f}" if wide else f"{weight:.2f}".removeprefix("0")
+        # 1/8 has to round the same way in every cell, whatever the last bit of the softmax is.
+        text = f"{round(weight, 6):.2f}"
+        text = text if wide else text.removeprefix("0")
     ax.text(
         column,
         row,

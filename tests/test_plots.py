@@ -106,6 +106,11 @@ def test_a_small_map_prints_its_numbers_in_their_cells():
     assert numbers(ax) == dict(zip(np.ndindex(2, 3), cells, strict=True))
 
 
+def test_the_last_bit_of_a_weight_does_not_decide_how_it_is_rounded():
+    ax = plots.attention_map([[0.125, 0.125 + 1e-9, 0.125 - 1e-9, 0.625]])
+    assert [numbers(ax)[0, key] for key in range(3)] == ["0.12"] * 3
+
+
 def test_small_maps_side_by_side_print_shorter_numbers():
     figure = plots.attention_maps(torch.full((2, 5, 5), 0.2))
     assert set(numbers(figure.axes[1]).values()) == {".20"}
