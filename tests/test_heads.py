@@ -312,6 +312,12 @@ def test_masks_are_checked_before_a_readers_function_sees_them(build):
         layer(**sources(), mask=some_mask(I, J + 1))
 
 
+def test_lengths_are_checked_before_a_readers_function_sees_them(build):
+    query, key, value = sources().values()
+    with pytest.raises(ValueError, match="every key needs a value; got 7 keys and 6 values"):
+        build(attend=reader_attention)(query, key, value[:, :6])
+
+
 # The contract.
 
 
