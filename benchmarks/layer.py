@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--batch", type=positive, default=1)
     parser.add_argument("--mode", choices=MODES, nargs="+", default=MODES)
     parser.add_argument("--mask", choices=MASKS, nargs="+", default=MASKS)
-    parser.add_argument("--repeats", type=positive, default=21, help="at least 2")
+    parser.add_argument("--repeats", type=positive, default=15, help="at least 2")
     parser.add_argument("--milliseconds", type=positive, default=10, help="a rival and repeat")
     given = parser.parse_args()
     if given.repeats < 2:
