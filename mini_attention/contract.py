@@ -42,15 +42,16 @@ def prepare(
     With `widen`, half precision becomes float32: products summed in half precision err up to
     20 times more than torch's kernel, and their scores can overflow.
     """
-    query, key, value = _autocast(query), _autocast(key), _autocast(value)
-    bias = None if bias is None else _autocast(bias)
+    if _autocast_enabled(query):
+        query, key, value = _autocast(query), _autocast(key), _autocast(value)
+        bias = None if bias is None else _autocast(bias)
     _check_inputs(query, key, value)
-    shape = scores_shape(query, key)
+    broadcast_leading(query=query, key=key)
     broadcast_leading(query=query, key=key, value=value)
     if mask is not None:
-        check_mask(mask, shape, query.device)
+        check_mask(mask, scores_shape(query, key), query.device)
     if bias is not None:
-        check_bias(bias, shape, query)
+        check_bias(bias, scores_shape(query, key), query)
     allowed = _allowed(mask, bias)
     if allowed is not None:
         key, value = _shield(key, value, allowed)
@@ -77,8 +78,8 @@ def scores_shape(query: Tensor, key: Tensor) -> torch.Size:
 
 def broadcast_leading(**tensors: Tensor) -> torch.Size:
     """The leading axes that the named tensors have together, when the last two are left out."""
-    first, *rest = (tensor.shape[:-2] for tensor in tensors.values())
-    if all(shape == first for shape in rest):  # the usual case, and torch's function is slow
+    first, *rest = [tensor.shape[:-2] for tensor in tensors.values()]
+    if rest.count(first) == len(rest):  # the usual case, and torch's function is slow
         return first
     try:
         return torch.Size(torch.broadcast_shapes(first, *rest))  # type: ignore[no-untyped-call]
@@ -194,4 +195,4 @@ def _cast_dtype(tensor: Tensor) -> torch.dtype:
 
 
 def _autocast(tensor: Tensor) -> Tensor:
-    return tensor.to(_cast_dtype(tensor)) if _autocast_enabled(tensor) else tensor
+    return tensor.to(_cast_dtype(tensor))

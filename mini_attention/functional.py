@@ -123,9 +123,10 @@ def fused_attention(
 ) -> Tensor:
     """The same as `attention`, computed by torch's fused kernel, which never stores the weights.
 
-    Arguments, result and errors are those of `attention`. A second derivative, forward-mode
-    differentiation and `torch.func.jacrev` of a batch raise where the kernel has none. On the
-    CPU two arguments make torch leave the fast kernel: dropout, and a bias that needs a gradient.
+    Arguments, result and errors are those of `attention`. A second derivative and forward-mode
+    differentiation raise, because the kernel has none; `torch.func.vmap` loops over it and warns.
+    On the CPU two arguments make torch leave the kernel for a slower path of its own, which has
+    them: dropout, and a bias that needs a gradient.
 
     >>> query, key, value = torch.randn(3, 2), torch.randn(5, 2), torch.randn(5, 4)
     >>> expected = attention(query, key, value)

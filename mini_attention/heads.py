@@ -251,16 +251,16 @@ def _sources(
             raise ValueError("a value needs a key: give both, or the key alone")
         key = query
     value = key if value is None else value
-    named = {
-        "query": (query, module.q_proj),
-        "key": (key, module.k_proj),
-        "value": (value, module.v_proj),
-    }
-    for name, (tensor, projection) in named.items():
-        size, shape = projection.in_features, tuple(tensor.shape)
-        if tensor.ndim != 3 or tensor.shape[-1] != size:
+    inputs = (
+        ("query", query, module.q_proj),
+        ("key", key, module.k_proj),
+        ("value", value, module.v_proj),
+    )
+    for name, tensor, projection in inputs:
+        if tensor.ndim != 3 or tensor.shape[-1] != projection.in_features:
             raise ValueError(
-                f"{name} must have the axes batch, position and {size} features; got shape {shape}"
+                f"{name} must have the axes batch, position and {projection.in_features} "
+                f"features; got shape {tuple(tensor.shape)}"
             )
         if tensor.shape[0] != query.shape[0]:
             raise ValueError(f"{name} has {tensor.shape[0]} items and query {query.shape[0]}")

@@ -4,6 +4,7 @@ import copy
 import re
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -511,6 +512,17 @@ CAN = {
 }
 SLOW_BATCHES = "ignore:There is a performance drop:UserWarning"  # the kernel, looped over by vmap
 TORCH_ITSELF = "ignore:.torch.jit:DeprecationWarning"  # jacfwd and the compiler, inside torch
+
+
+def test_the_card_tells_what_each_implementation_can_do():
+    card = (Path(__file__).parents[1] / "book" / "conventions.md").read_text(encoding="utf-8")
+    rows = [[c.strip() for c in row.strip("|").split("|")] for row in card.splitlines()]
+    heading = ["", *(f"`{name}`" for name in CAN)]
+    told = rows[rows.index(heading) :]
+    for place, can in enumerate(CAN.values(), start=1):
+        for what, passes in can.items():
+            (answer,) = [row[place] for row in told if re.search(rf"\b{what}\b", row[0])]
+            assert answer.startswith("yes" if passes is True else "raises")
 
 
 def expectation(attend, what: str):
