@@ -55,7 +55,7 @@ def module(*arguments: str) -> tuple[str, ...]:
 
 BOOK = Step(
     "book",
-    (str(BIN / "jupyter-book"), "build", ".", "--all", "-W", "-n", "--keep-going"),
+    (str(BIN / "jupyter-book"), "build", ".", "--all", "-q", "-W", "-n", "--keep-going"),
     "mend what is marked WARNING or ERROR above: the build lets none pass",
 )
 # The fast ones first.
@@ -105,7 +105,7 @@ def run(step: Step) -> Count:
             [*step.command, *extra],
             cwd=ROOT,
             # One thread each: two workers with two threads each would stand in their own way.
-            env={"OMP_NUM_THREADS": "1", **os.environ},
+            env={"OMP_NUM_THREADS": "1", **os.environ, "NO_COLOR": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
