@@ -159,6 +159,20 @@ def test_a_step_that_fails_shows_its_output_and_the_remedy(capsys):
     assert "try failed: mend the pipe" in shown
 
 
+def test_a_complaint_about_a_notebook_leaves_out_how_sphinx_came_to_it():
+    output = (
+        "[IPKernelApp] WARNING | Careful.\n"
+        "Traceback (most recent call last):\n  File sphinx.py\n"
+        "nbclient.exceptions.CellExecutionError: An error occurred here:\n\x1b[31m1/0\x1b[0m\n\n"
+        "The above exception was the direct cause of the following exception:\n"
+        "  File more_sphinx.py\nmyst_nb.core.ExecutionError: book/a.ipynb\n"
+    )
+    assert steps.complaint(output) == "book/a.ipynb\nAn error occurred here:\n1/0"
+    assert (
+        steps.complaint("[IPKernelApp] WARNING | x\na.md:3: WARNING: y\n") == "a.md:3: WARNING: y"
+    )
+
+
 SUITES = {
     "all pass": ("def test_a(): pass\ndef test_b(): pass", "2 passed, 0 failed"),
     "one fails": ("def test_a(): pass\ndef test_b(): assert 0", "1 passed, 1 failed"),

@@ -9,6 +9,7 @@ others still run, and the last line adds up what passed and what failed.
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def module(*arguments: str) -> tuple[str, ...]:
 BOOK = Step(
     "book",
     (str(BIN / "jupyter-book"), "build", ".", "--all", "-q", "-W", "-n", "--keep-going"),
-    "mend what is marked WARNING or ERROR above: the build lets none pass",
+    "mend what the lines above name: the strict build lets no warning pass",
 )
 # The fast ones first.
 TEST = (
@@ -121,8 +122,23 @@ def run(step: Step) -> Count:
     back = "\r" if sys.stdout.isatty() else ""
     print(f"{back}{step.name:10} {count}  ({seconds:.0f} s)", flush=True)
     if count.failed:
-        print(f"\n{done.stdout.rstrip()}\n\n{step.name} failed: {step.remedy}\n", flush=True)
+        print(f"\n{complaint(done.stdout)}\n\n{step.name} failed: {step.remedy}\n", flush=True)
     return count
+
+
+def complaint(output: str) -> str:
+    """What a step printed, less what does not help: a kernel's notices, the frames of Sphinx."""
+    output = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    output = re.sub(r"^\[IPKernelApp\] WARNING .*\n", "", output, flags=re.MULTILINE)
+    cell = re.search(
+        r"^\S*CellExecutionError: (An error occurred.*?)^The above exception",
+        output,
+        re.DOTALL | re.MULTILINE,
+    )
+    notebook = re.search(r"^\S+\.ExecutionError: (.+)$", output, re.MULTILINE)
+    if cell and notebook:
+        return f"{notebook[1]}\n{cell[1].rstrip()}"
+    return output.strip()
 
 
 def read_report(path: Path) -> Count:
