@@ -46,7 +46,6 @@ def prepare(
         query, key, value = _autocast(query), _autocast(key), _autocast(value)
         bias = None if bias is None else _autocast(bias)
     _check_inputs(query, key, value)
-    broadcast_leading(query=query, key=key)
     broadcast_leading(query=query, key=key, value=value)
     if mask is not None:
         check_mask(mask, scores_shape(query, key), query.device)
@@ -84,6 +83,8 @@ def broadcast_leading(**tensors: Tensor) -> torch.Size:
     try:
         return torch.Size(torch.broadcast_shapes(first, *rest))  # type: ignore[no-untyped-call]
     except RuntimeError:
+        if tensors.get("value") is tensors["key"]:  # the caller gave no value
+            del tensors["value"]
         got = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
         raise ValueError(f"the leading axes must agree or be 1; got {got}") from None
 

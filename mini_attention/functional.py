@@ -148,7 +148,7 @@ def fused_attention(
     output = F.scaled_dot_product_attention(q, k, v, pairs, dropout_p, scale=scale)
     if output.shape[-1] != size:
         output = output[..., :size]
-    return output.reshape(*leading, *output.shape[-2:])
+    return output if len(leading) == 2 else output.reshape(*leading, *output.shape[-2:])
 
 
 def _scores(query: Tensor, key: Tensor, bias: Tensor | None, scale: float) -> Tensor:

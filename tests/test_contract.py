@@ -707,6 +707,12 @@ def test_wrong_inputs_are_errors_that_name_what_came(attend, name):
         attend(**inputs(B, H) | wrong)
 
 
+def test_an_error_of_the_weights_names_no_value():
+    query, key = torch.ones(B, I, D), torch.ones(B + 1, J, D)
+    with pytest.raises(ValueError, match=r"got query \(2, 5, 11\), key \(3, 7, 11\)$"):
+        attention_weights(query, key)
+
+
 def test_features_of_which_there_are_none_cannot_be_compared(attend):
     with pytest.raises(ValueError, match="at least 1; got 0 and 0"):
         attend(**inputs(B, H, d=0))
