@@ -38,6 +38,16 @@ def test_the_chapters_stand_in_reading_order():
     assert len(numbered) >= 8
 
 
+def test_the_opening_page_tells_the_minutes_that_each_chapter_tells():
+    rows = re.findall(
+        r"^\| \[.*?\]\((\w+\.ipynb)\) .* (\d+) \|$", (BOOK / "intro.md").read_text("utf-8"), re.M
+    )
+    assert [name for name, _ in rows] == [p.name for p in NOTEBOOKS if p.name[0] == "0"]
+    for name, minutes in rows:
+        _, first = next(iter(rules.Page(BOOK / name).markdown))
+        assert f"*About {minutes} minutes" in first.source, name
+
+
 def test_figures_have_names_that_no_other_page_has():
     names = [
         cell.metadata["mystnb"]["figure"]["name"]
