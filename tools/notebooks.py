@@ -131,6 +131,12 @@ def name_cells(notebook: NotebookNode) -> None:
 
 
 def execute(notebook: NotebookNode, path: Path) -> None:
+    running = 0
+
+    def note(cell: NotebookNode, cell_index: int) -> None:
+        nonlocal running
+        running = cell_index
+
     client = NotebookClient(
         notebook,
         kernel_name="python3",
@@ -138,26 +144,14 @@ def execute(notebook: NotebookNode, path: Path) -> None:
         record_timing=False,
         extra_arguments=QUIET,
         resources={"metadata": {"path": str(path.parent)}},
+        on_cell_execute=note,
     )
     try:
         client.execute()
     except (CellExecutionError, CellControlSignal, DeadKernelError) as error:
-        raise RefreshError(explain(notebook, error)) from None
-
-
-def explain(notebook: NotebookNode, error: Exception) -> str:
-    """Which cell stopped the run, what it says and how it ended."""
-    ran = [n for n, cell in enumerate(notebook.cells, start=1) if cell.get("execution_count")]
-    failed = [
-        n
-        for n, cell in enumerate(notebook.cells, start=1)
-        if any(output.output_type == "error" for output in cell.get("outputs", []))
-        and "raises-exception" not in cell.metadata.get("tags", [])
-    ]
-    number = (failed or ran or [1])[-1]
-    cell = notebook.cells[number - 1]
-    text = ANSI.sub("", str(error)).strip()
-    return f"cell {number} ({cell.id}) failed\n{rules.indent(text)}"
+        text = ANSI.sub("", str(error)).strip()
+        where = f"cell {running + 1} ({notebook.cells[running].id}) failed"
+        raise RefreshError(f"{where}\n{rules.indent(text)}") from None
 
 
 def clean_outputs(cell: NotebookNode) -> None:
