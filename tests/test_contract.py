@@ -1,14 +1,14 @@
-"""The nine points of the contract, for every implementation."""
+"""The contract, for every implementation.
+
+Point 3 is tested with the masks, point 6 in test_numerics, most of point 9 in test_differentiation.
+"""
 
 import copy
 import re
-from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
-from torch import func
 
 from mini_attention import attention_scores, attention_weights
 from tests.oracles import (
@@ -23,7 +23,6 @@ from tests.oracles import (
     naive_attention,
     some_bias,
     some_mask,
-    torch_attention,
     with_gradients,
 )
 
@@ -302,125 +301,6 @@ def test_junk_is_kept_out_in_half_precision_too(attend, dtype):
     assert all(tensor.isfinite().all() for tensor in run.values())
 
 
-# 6. Exact, and no overflow.
-
-
-def test_float32_agrees_with_float64(attend):
-    tensors, mask = inputs(B, H, i=53, j=71, dtype=torch.float32), some_mask(53, 71)
-    exact = {name: tensor.double() for name, tensor in tensors.items()}
-    actual = with_gradients(partial(attend, mask=mask), **tensors)
-    assert_same(actual, with_gradients(partial(torch_attention, mask=mask), **exact))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("factor", [10.0, 100.0, 1000.0])
-def test_the_error_grows_no_faster_than_the_largest_score(attend, factor, dtype):
-    query, key, value = inputs(B, H, dtype=dtype).values()
-    query = factor * query
-    expected = naive_attention(query, key, value)
-    largest = attention_scores(query, key).abs().max().item()
-    assert_same(attend(query, key, value), expected, largest_score=largest)
-
-
-def half_errors(attend, given, dtype, seed):
-    """The largest errors of `attend` and of torch's kernel, for the output and each gradient."""
-    torch.manual_seed(seed)
-    tensors = inputs(B, H, d=E, dtype=dtype)
-    given = {name: make(dtype) for name, make in given.items()}
-    exact = {n: t.double() if t.is_floating_point() else t for n, t in given.items()}
-    wide = {name: tensor.double() for name, tensor in tensors.items()}
-    reference = with_gradients(partial(torch_attention, **exact), **wide)
-
-    def errors(function):
-        run = with_gradients(partial(function, **given), **tensors)
-        return {n: (run[n].double() - reference[n]).abs().max().item() for n in run}
-
-    return errors(attend), errors(torch_attention)
-
-
-HALF_CASES = {
-    "nothing": {},
-    "mask": {"mask": lambda dtype: some_mask(B, H, I, J)},
-    "bias": {"bias": lambda dtype: some_bias(B, H, I, J, dtype=dtype)},
-}
-
-
-@pytest.mark.parametrize("dtype", HALF, ids=str)
-@pytest.mark.parametrize("case", HALF_CASES)
-def test_half_precision_errs_at_most_twice_as_much_as_the_kernel(attend, case, dtype):
-    for seed in range(7):
-        ours, kernels = half_errors(attend, HALF_CASES[case], dtype, seed)
-        assert 0 < kernels["output"] < 0.1
-        for name, error in ours.items():
-            assert error <= 2 * kernels[name], (seed, name)
-
-
-@pytest.mark.parametrize("dtype", HALF, ids=str)
-def test_autocast_errs_at_most_twice_as_much_as_the_kernel_under_autocast(attend, dtype):
-    for seed in range(7):
-        torch.manual_seed(seed)
-        tensors = inputs(B, H, d=E, dtype=torch.float32)
-        exact = torch_attention(**{name: tensor.double() for name, tensor in tensors.items()})
-        with torch.autocast("cpu", dtype=dtype):
-            output, kernels = attend(**tensors), torch_attention(**tensors)
-        assert output.dtype == kernels.dtype == dtype
-        assert (output - exact).abs().max() <= 2 * (kernels - exact).abs().max()
-
-
-@pytest.mark.parametrize("dtype", HALF, ids=str)
-def test_weights_in_half_precision_are_rounded_once(dtype):
-    query, key, _ = inputs(B, H, dtype=dtype).values()
-    weights, exact = attention_weights(query, key), attention_weights(query.double(), key.double())
-    assert weights.dtype == dtype
-    torch.testing.assert_close(weights.double(), exact, rtol=torch.finfo(dtype).eps / 1.9, atol=0)
-
-
-@pytest.mark.parametrize("dtype", HALF, ids=str)
-def test_scores_of_half_precision_are_computed_in_float32(dtype):
-    query, key, _ = inputs(B, H, dtype=dtype).values()
-    bias = some_bias(I, J, dtype=dtype)
-    scores = attention_scores(query, key, bias=bias)
-    assert scores.dtype == torch.float32
-    exact = attention_scores(query.double(), key.double(), bias=bias.double())
-    assert_same(scores, exact)
-
-
-@pytest.mark.parametrize("dtype", HALF, ids=str)
-def test_autocast_does_not_undo_the_float32_inside(dtype):
-    query, key, _ = inputs(B, H, dtype=dtype).values()
-    with torch.autocast("cpu", dtype=dtype):
-        scores, weights = attention_scores(query, key), attention_weights(query, key)
-    assert torch.equal(scores, attention_scores(query, key))
-    assert torch.equal(weights, attention_weights(query, key))
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_scores_that_dwarf_the_exponential_give_no_nan(attend, dtype):
-    large = {torch.float16: 250.0, torch.float64: 1e100}.get(dtype, 1e15)
-    query, key, value = inputs(B, H, dtype=dtype).values()
-    query, key = large * query.sign(), large * key.sign()
-    run = with_gradients(attend, query=query, key=key, value=value)
-    assert attention_scores(query, key).abs().max() > large**2
-    assert all(tensor.isfinite().all() for tensor in run.values())
-
-
-def test_products_that_overflow_float16_are_summed_in_float32(attend):
-    query = torch.full((I, D), 250.0, dtype=torch.float16)  # 11 * 250 * 250 > 65504
-    value = torch.randn(J, E, dtype=torch.float16)
-    output = attend(query, query[:1].expand(J, D), value)
-    torch.testing.assert_close(output[0].float(), value.float().mean(0), rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_no_allowed_score_is_so_low_that_a_forbidden_key_gets_weight(attend, dtype):
-    query, key, value = inputs(dtype=dtype).values()
-    mask = torch.arange(J).expand(I, J) == 4
-    bias = torch.full((I, J), torch.finfo(dtype).min, dtype=dtype)
-    output = attend(query, key, value, mask, bias=bias)
-    assert torch.equal(output, value[4].expand(I, E))
-    assert torch.equal(attention_weights(query, key, mask, bias=bias), mask.to(dtype))
-
-
 # 7. Unequal sizes, empty and unusual inputs; no input is written to.
 
 
@@ -492,148 +372,7 @@ def test_a_dropout_that_is_no_share_is_an_error(attend, rate):
         attend(**inputs(B, H), dropout_p=rate)
 
 
-# 9. Differentiation and tooling: what each implementation can do, and what it raises instead.
-
-CAN = {
-    "attention": {
-        "gradcheck": True,
-        "gradgradcheck": True,
-        "jacrev": True,
-        "jacfwd": True,
-        "vmap": True,
-    },
-    "fused_attention": {
-        "gradcheck": True,
-        "gradgradcheck": RuntimeError,
-        "jacrev": True,
-        "jacfwd": NotImplementedError,
-        "vmap": True,
-    },
-}
-SLOW_BATCHES = "ignore:There is a performance drop:UserWarning"  # the kernel, looped over by vmap
-TORCH_ITSELF = "ignore:.torch.jit:DeprecationWarning"  # jacfwd and the compiler, inside torch
-
-
-def test_the_card_tells_what_each_implementation_can_do():
-    card = (Path(__file__).parents[1] / "book" / "conventions.md").read_text(encoding="utf-8")
-    rows = [[c.strip() for c in row.strip("|").split("|")] for row in card.splitlines()]
-    heading = ["", *(f"`{name}`" for name in CAN)]
-    told = rows[rows.index(heading) :]
-    for place, can in enumerate(CAN.values(), start=1):
-        for what, passes in can.items():
-            (answer,) = [row[place] for row in told if re.search(rf"\b{what}\b", row[0])]
-            assert answer.startswith("yes" if passes is True else "raises")
-
-
-def expectation(attend, what: str):
-    can = CAN[attend.__name__][what]
-    return nullcontext() if can is True else pytest.raises(can, match=r"not .*implemented")
-
-
-def small_case():
-    """Few numbers, with query 1 that may attend to nothing and key 4 that nobody sees."""
-    mask = some_mask(3, 5)
-    mask[1], mask[:, 4] = False, False
-    tensors = inputs(2, i=3, j=5, d=2, e=1)
-    return {name: t.requires_grad_() for name, t in tensors.items()}, mask
-
-
-def test_gradcheck(attend):
-    tensors, mask = small_case()
-    with expectation(attend, "gradcheck"):
-        assert torch.autograd.gradcheck(partial(attend, mask=mask), tuple(tensors.values()))
-
-
-def test_gradgradcheck(attend):
-    tensors, mask = small_case()
-    with expectation(attend, "gradgradcheck"):
-        assert torch.autograd.gradgradcheck(partial(attend, mask=mask), tuple(tensors.values()))
-
-
-def test_derivatives_by_a_bias_pass_gradcheck(attend):
-    tensors, mask = small_case()
-    bias = some_bias(3, 5).requires_grad_()
-
-    def by_bias(query, key, value, bias):
-        return attend(query, key, value, mask, bias=bias)
-
-    assert torch.autograd.gradcheck(by_bias, (*tensors.values(), bias))
-
-
-@pytest.mark.parametrize("name", ["query", "key", "value"])
-@pytest.mark.parametrize("transform", ["jacrev", "jacfwd"])
-@pytest.mark.filterwarnings(SLOW_BATCHES, TORCH_ITSELF)
-def test_jacobians_are_those_of_a_triple_loop(attend, transform, name):
-    tensors, mask = small_case()
-    tensors = {name: tensor.detach() for name, tensor in tensors.items()}
-
-    def by_name(function):
-        return lambda tensor: function(**tensors | {name: tensor}, mask=mask)
-
-    expected = torch.autograd.functional.jacobian(by_name(naive_attention), tensors[name])
-    with expectation(attend, transform):
-        assert_same(getattr(func, transform)(by_name(attend))(tensors[name]), expected)
-
-
-@pytest.mark.filterwarnings(SLOW_BATCHES)
-def test_vmap_is_a_loop_over_items(attend):
-    tensors = inputs(B, H)
-    mask = some_mask(I, J)
-    with expectation(attend, "vmap"):
-        mapped = func.vmap(partial(attend, mask=mask))(*tensors.values())
-        assert_same(mapped, attend(**tensors, mask=mask))
-
-
-def test_a_gradient_penalty_is_right_or_an_error(attend):
-    query, key, value = (t.requires_grad_() for t in inputs(B, H).values())
-
-    def penalty(function):
-        output = function(query, key, value)
-        (gradient,) = torch.autograd.grad(output.square().sum(), query, create_graph=True)
-        return torch.autograd.grad(gradient.square().sum(), value)[0]
-
-    with expectation(attend, "gradgradcheck"):
-        assert_same(penalty(attend), penalty(naive_attention), largest_score=100)
-
-
-def test_second_derivatives_of_weights_exist_where_a_query_attends_to_nothing():
-    tensors, mask = small_case()
-    pair = tensors["query"], tensors["key"]
-    assert torch.autograd.gradgradcheck(partial(attention_weights, mask=mask), pair)
-
-
-@pytest.mark.parametrize("dropout_p", [0.0, 0.3])
-def test_the_whole_function_compiles_into_one_graph(attend, dropout_p):
-    tensors, mask = inputs(B, H), some_mask(B, 1, I, J)
-    function = partial(attend, mask=mask, dropout_p=dropout_p)
-    compiled = torch.compile(lambda **x: function(**x), fullgraph=True, backend="aot_eager")
-    torch.manual_seed(1)
-    actual = with_gradients(compiled, **tensors)
-    torch.manual_seed(1)
-    assert_same(actual, with_gradients(function, **tensors))
-
-
-def test_shapes_alone_are_enough(attend):
-    tensors = {name: tensor.to("meta") for name, tensor in inputs(B, H).items()}
-    output = attend(**tensors, mask=some_mask(I, J).to("meta"))
-    assert output.shape == (B, H, I, E)
-    assert output.is_meta
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_output_has_the_dtype_of_the_inputs(attend, dtype):
-    assert attend(**inputs(B, H, dtype=dtype)).dtype == dtype
-
-
-def test_autocast_takes_mixed_floats_and_leaves_float64_alone(attend):
-    tensors = inputs(B, H, dtype=torch.float32)
-    tensors["key"] = tensors["key"].bfloat16()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed = attend(**tensors, bias=some_bias(I, J, dtype=torch.float32))
-        exact = attend(**inputs(B, H))
-    assert mixed.dtype == torch.bfloat16
-    assert exact.dtype == torch.float64
-
+# 9. Mixed dtypes or devices and integers are named errors.
 
 INT, META = torch.int64, torch.device("meta")
 ERRORS = {
