@@ -119,6 +119,12 @@ def check_bias(bias: Tensor, shape: torch.Size, query: Tensor) -> None:
     _check_pairs("bias", bias, shape, query.device)
 
 
+def check_dropout(dropout_p: float) -> None:
+    """Raise unless `dropout_p` is a share: torch's kernel would name another reason, or none."""
+    if not 0 <= dropout_p <= 1:  # this way round NaN is an error too
+        raise ValueError(f"dropout_p must be between 0 and 1; got {dropout_p}")
+
+
 def _check_pairs(name: str, pairs: Tensor, shape: torch.Size, device: torch.device) -> None:
     if pairs.device != device:
         raise ValueError(f"{name} must be on the device of query, {device}; got {pairs.device}")

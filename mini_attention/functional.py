@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .contract import as_computed, broadcast_leading, prepare
+from .contract import as_computed, broadcast_leading, check_dropout, prepare
 
 
 def attention_scores(
@@ -97,7 +97,7 @@ def attention(
     It can be differentiated twice, forward and backward, and mapped with `torch.func`.
 
     Raises TypeError for integers, mixed dtypes, a mask that is not boolean or a bias that is,
-    ValueError for shapes or devices that do not fit.
+    ValueError for shapes or devices that do not fit and for a dropout_p outside 0 to 1.
 
     >>> query, key, value = torch.randn(3, 2), torch.zeros(5, 2), torch.randn(5, 4)
     >>> torch.allclose(attention(query, key, value), value.mean(0).expand(3, 4), atol=1e-6)
@@ -133,6 +133,7 @@ def fused_attention(
     >>> torch.allclose(fused_attention(query, key, value), expected, atol=1e-6)
     True
     """
+    check_dropout(dropout_p)
     q, k, v, allowed, bias, scale, _ = prepare(query, key, value, mask, bias, scale, widen=False)
     pairs = allowed if bias is None else _forbid(bias, allowed)
     leading = broadcast_leading(query=q, key=k, value=v)
@@ -171,6 +172,7 @@ def _forbid(scores: Tensor, allowed: Tensor | None) -> Tensor:
 
 
 def _dropout(weights: Tensor, dropout_p: float) -> Tensor:
+    check_dropout(dropout_p)
     return F.dropout(weights, dropout_p) if dropout_p else weights
 
 

@@ -4,6 +4,7 @@ Point 3 is tested with the masks, point 6 in test_numerics, most of point 9 in t
 """
 
 import copy
+import math
 import re
 from functools import partial
 
@@ -366,10 +367,16 @@ def test_the_share_of_dropped_weights_is_the_rate(attend):
     assert (kept == 0).double().mean().item() == pytest.approx(0.2, abs=0.02)
 
 
-@pytest.mark.parametrize("rate", [-0.1, 1.1])
+@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
 def test_a_dropout_that_is_no_share_is_an_error(attend, rate):
-    with pytest.raises((ValueError, RuntimeError), match="dropout"):
+    with pytest.raises(ValueError, match=f"^dropout_p must be between 0 and 1; got {rate}$"):
         attend(**inputs(B, H), dropout_p=rate)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_dropping_every_weight_leaves_zeros(attend, dtype):
+    run = with_gradients(partial(attend, dropout_p=1.0), **inputs(B, H, dtype=dtype))
+    assert not any(tensor.any() for tensor in run.values())  # NaN would count as any
 
 
 # 9. Mixed dtypes or devices and integers are named errors.
