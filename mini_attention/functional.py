@@ -94,6 +94,7 @@ def attention(
         output     ... i e, 0 for a query that may attend to nothing
 
     Keys that no query may attend to can hold anything, NaN included, and change nothing.
+    Finite scores give finite outputs where query times scale is finite too: that comes first.
     It can be differentiated twice, forward and backward, and mapped with `torch.func`.
 
     Raises TypeError for integers, mixed dtypes, a mask that is not boolean or a bias that is,
@@ -127,6 +128,9 @@ def fused_attention(
     differentiation raise, because the kernel has none; `torch.func.vmap` loops over it and warns.
     On the CPU two arguments make torch leave the kernel for a slower path of its own, which has
     them: dropout, and a bias that needs a gradient.
+
+    The kernel multiplies before it scales: where query times key overflows (from 3.4e38 on in
+    float32 and half precision), the output is NaN or 0, even if the scaled score would fit.
 
     >>> query, key, value = torch.randn(3, 2), torch.randn(5, 2), torch.randn(5, 4)
     >>> expected = attention(query, key, value)
