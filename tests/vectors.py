@@ -51,10 +51,9 @@ def load(operator: str) -> dict[str, Vector]:
     vectors = {}
 
     def record(node, inputs, outputs, name, **_):
-        if node.op_type == operator:
-            attributes = {a.name: get_node_attr_value(node, a.name) for a in node.attribute}
-            given, wanted = _named(node.input, inputs), _named(node.output, outputs)
-            vectors[name] = Vector(name, attributes, given, wanted)
+        attributes = {a.name: get_node_attr_value(node, a.name) for a in node.attribute}
+        given, wanted = _named(node.input, inputs), _named(node.output, outputs)
+        vectors[name] = Vector(name, attributes, given, wanted)
 
     with patch.object(onnx_cases, "expect", record):
         module = importlib.import_module(f"{onnx_cases.__name__}.{operator.lower()}")
@@ -154,13 +153,12 @@ def mask_and_bias(vector: Vector) -> tuple[Tensor | None, Tensor | None]:
     mask, given = positions(vector), vector.inputs.get("attn_mask")
     if given is None:
         return mask, None
-    boolean = given.dtype == torch.bool
-    # A mask may be too short. What it does not reach is forbidden.
+    # A mask may be too short, but reaches every key that is not padding.
     missing = present(vector)["present_key"].shape[2] - given.shape[-1]
-    given = F.pad(given, (0, missing), value=False if boolean else -torch.inf)
+    given = F.pad(given, (0, missing))
     if given.ndim in (1, 3):  # ranks that this package does not guess about
         given = rearrange(given, {1: "j -> 1 j", 3: "h i j -> 1 h i j"}[given.ndim])
-    if not boolean:
+    if given.dtype != torch.bool:
         return mask, given
     return (given if mask is None else mask & given), None
 
@@ -188,9 +186,8 @@ def positions(vector: Vector) -> Tensor | None:
     # The last query of an item stands at the last of its own keys. Padding comes after those.
     own = [near(i, length, "end") for length in lengths.tolist()]
     own = [F.pad(mask, (0, j - mask.shape[1]), value=True) for mask in own]
-    return rearrange(own, "b i j -> b 1 i j") & rearrange(
-        padding_mask(lengths, j), "b 1 j -> b 1 1 j"
-    )
+    padding = padding_mask(lengths, j)
+    return rearrange(own, "b i j -> b 1 i j") & rearrange(padding, "b 1 j -> b 1 1 j")
 
 
 def assert_is(actual: Tensor, expected: Tensor) -> None:
