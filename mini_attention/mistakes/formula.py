@@ -57,6 +57,9 @@ class Formula:
     def output(self, weights: Tensor, given: Prepared) -> Tensor:
         return weights @ given.value
 
+    def answer(self, output: Tensor, query: Tensor, given: Prepared) -> Tensor:
+        return output.to(given.dtype)
+
     def attention_scores(
         self, query: Tensor, key: Tensor, *, bias: Tensor | None = None, scale: float | None = None
     ) -> Tensor:
@@ -93,10 +96,20 @@ class Formula:
         with as_computed(query):
             weights = self.weights(self.scores(given), given)
             output = self.output(self.drop(weights, dropout_p), given)
-        return output.to(given.dtype)
+        return self.answer(output, query, given)
 
-    def fused_attention(self, *arguments: Any, **options: Any) -> Tensor:
-        return self.attention(*arguments, **options)
+    def fused_attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        *,
+        bias: Tensor | None = None,
+        scale: float | None = None,
+        dropout_p: float = 0.0,
+    ) -> Tensor:
+        return self.attention(query, key, value, mask, bias=bias, scale=scale, dropout_p=dropout_p)
 
 
 # The scale
@@ -511,8 +524,19 @@ class DropoutOnOutput(Formula):
     Single features of the output are 0; no key is ever left out.
     """
 
-    def attention(self, *arguments: Any, dropout_p: float = 0.0, **options: Any) -> Tensor:
-        return _dropout(super().attention(*arguments, **options), dropout_p)
+    def attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        *,
+        bias: Tensor | None = None,
+        scale: float | None = None,
+        dropout_p: float = 0.0,
+    ) -> Tensor:
+        output = super().attention(query, key, value, mask, bias=bias, scale=scale)
+        return _dropout(output, dropout_p)
 
 
 @mistake("dropout", *OUTPUTS)
@@ -617,8 +641,8 @@ class AnswersInSingle(Formula):
     Right for float32; in half precision the next layer of the model raises.
     """
 
-    def attention(self, *arguments: Any, **options: Any) -> Tensor:
-        return super().attention(*arguments, **options).float()
+    def answer(self, output: Tensor, query: Tensor, given: Prepared) -> Tensor:
+        return output.float()
 
 
 @mistake("numbers", *FORMULA)
@@ -656,8 +680,7 @@ class QueryScaledInPlace(Formula):
     The output is right. The caller's query has changed, and the same call again gives another.
     """
 
-    def attention(self, query: Tensor, *arguments: Any, **options: Any) -> Tensor:
-        output = super().attention(query, *arguments, **options)
+    def answer(self, output: Tensor, query: Tensor, given: Prepared) -> Tensor:
         with torch.no_grad():
-            query.mul_(query.shape[-1] ** -0.5)
-        return output
+            query.mul_(given.scale)
+        return super().answer(output, query, given)

@@ -9,7 +9,7 @@ from einops import rearrange, repeat
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..functional import attention_weights
+from ..functional import attention_weights, fused_attention
 from ..heads import Attend, MultiHeadAttention, _attend, _per_head, _sources
 from .catalogue import mistake
 
@@ -231,8 +231,10 @@ class CopiedInAnotherOrder(Layer):
     """
 
     @classmethod
-    def from_torch(cls, module: nn.MultiheadAttention, **options: Attend) -> MultiHeadAttention:
-        layer = super().from_torch(module, **options)
+    def from_torch(
+        cls, module: nn.MultiheadAttention, *, attend: Attend = fused_attention
+    ) -> MultiHeadAttention:
+        layer = super().from_torch(module, attend=attend)
         if layer.q_proj.weight.shape == layer.k_proj.weight.shape:
             layer.q_proj, layer.k_proj = layer.k_proj, layer.q_proj
         return layer
@@ -246,8 +248,10 @@ class CopiedTransposed(Layer):
     """
 
     @classmethod
-    def from_torch(cls, module: nn.MultiheadAttention, **options: Attend) -> MultiHeadAttention:
-        layer = super().from_torch(module, **options)
+    def from_torch(
+        cls, module: nn.MultiheadAttention, *, attend: Attend = fused_attention
+    ) -> MultiHeadAttention:
+        layer = super().from_torch(module, attend=attend)
         with torch.no_grad():
             for weight in (p.weight for p in (layer.q_proj, layer.k_proj, layer.v_proj)):
                 if weight.shape[0] == weight.shape[1]:
