@@ -79,7 +79,7 @@ def _tensor(array: np.ndarray) -> Tensor:
 def arguments(vector: Vector) -> dict[str, Any]:
     """What `attention` and its kind have to be called with.
 
-    `softmax_precision` asks for no less than this package does: float32 for half precision.
+    `softmax_precision` is not among it: what it changes is far below the tolerance.
     """
     query, key, value = heads(vector)
     mask, bias = mask_and_bias(vector)
@@ -103,25 +103,28 @@ def output(vector: Vector, attend) -> Tensor:
 
 def stage(vector: Vector) -> Tensor:
     """The output qk_matmul_output: one of four stages on the way from scores to weights."""
-    given = arguments(vector)
-    del given["value"]
     mode = vector.attributes.get("qk_matmul_output_mode", 0)
-    if mode == 3:
-        return attention_weights(**given)
+    if mode == 0:
+        return raw_scores(vector)
     if mode == 1:
         return capped_scores(vector)
+    given = arguments(vector)
+    del given["value"]
+    if mode == 3:
+        return attention_weights(**given)
     mask = given.pop("mask")
-    if mode == 0:
-        return attention_scores(**given | {"bias": None})
     scores = attention_scores(**given)
     return scores if mask is None else scores.masked_fill(~mask, -torch.inf)
 
 
-def capped_scores(vector: Vector) -> Tensor:
+def raw_scores(vector: Vector) -> Tensor:
     query, key, _ = heads(vector)
-    scores = attention_scores(query, key, scale=vector.attributes.get("scale"))
+    return attention_scores(query, key, scale=vector.attributes.get("scale"))
+
+
+def capped_scores(vector: Vector) -> Tensor:
     softcap = vector.attributes["softcap"]
-    return softcap * (scores / softcap).tanh()
+    return softcap * (raw_scores(vector) / softcap).tanh()
 
 
 def heads(vector: Vector) -> tuple[Tensor, Tensor, Tensor]:
