@@ -207,7 +207,7 @@ def penalty(function, tensors, by: str):
     return dict(zip(leaves, second, strict=True))
 
 
-NO_SECOND = "flash_attention.*_backward is not implemented"
+NO_SECOND = r"flash_attention.*_backward is not implemented"
 ON_THE_KERNEL = {
     "nothing": lambda dtype: {},
     "a mask": lambda dtype: {"mask": some_mask(I, J)},

@@ -1,6 +1,8 @@
 """The modules against the formula, against each other and against torch's layer."""
 
 import copy
+import io
+import os
 import pickle
 import re
 import shutil
@@ -10,12 +12,15 @@ import pytest
 import torch
 from torch import nn
 from torch.export import Dim, export
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 from mini_attention import (
     MultiHeadAttention,
     SingleHeadAttention,
     attention,
     causal_mask,
+    cost,
     fused_attention,
     padding_mask,
 )
@@ -444,6 +449,39 @@ def test_autocast_errs_at_most_twice_as_much_as_torchs_layer(attend, dtype):
         assert error <= 2 * kernels
 
 
+def everything(call, layer: nn.Module, x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The output and the gradients of the input and of all parameters, as float64."""
+    x = x.clone().requires_grad_()
+    output = call(x)
+    upstream = torch.arange(output.numel()).reshape(output.shape) % 7 - 3  # exact in any dtype
+    parameters = sorted(layer.parameters(), key=lambda p: -p.ndim)  # torch joins q, k and v
+    of_x, *rest = torch.autograd.grad(output, [x, *parameters], upstream.to(output.dtype))
+    flat = torch.cat([gradient.flatten().double() for gradient in rest])
+    return {"output": output.detach().double(), "x": of_x.double(), "parameters": flat}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("autocast", [False, True], ids=["half", "autocast"])
+@pytest.mark.parametrize("length", [5, 31])
+def test_typical_errors_are_at_most_twice_those_of_torchs_layer(attend, length, autocast, dtype):
+    mask, errors = some_mask(length, length), {"ours": [], "torch": []}
+    for _ in range(3):
+        theirs = torch_layer(M, H).to(torch.float32 if autocast else dtype)
+        ours = MultiHeadAttention.from_torch(theirs, attend=attend)
+        x = torch.randn(B, length, M, dtype=ours.out_proj.weight.dtype)
+        exact_layer = copy.deepcopy(ours).double()
+        exact = everything(partial(exact_layer, mask=mask), exact_layer, x.double())
+        with torch.autocast("cpu", dtype=dtype, enabled=autocast):
+            runs = {
+                "ours": everything(partial(ours, mask=mask), ours, x),
+                "torch": everything(lambda x, f=theirs: f(x, x, x, attn_mask=~mask)[0], theirs, x),
+            }
+        for name, run in runs.items():
+            errors[name].append([(run[n] - exact[n]).square().mean() for n in exact])
+    ours, theirs = (torch.tensor(errors[name]).mean(0).sqrt() for name in ("ours", "torch"))
+    assert (ours <= 2 * theirs).all()
+
+
 def test_state_dicts_pickles_and_copies_are_the_same_layer(build, attend):
     layer, tensors = build(attend=attend), sources()
     expected = layer(**tensors)
@@ -452,6 +490,52 @@ def test_state_dicts_pickles_and_copies_are_the_same_layer(build, attend):
     for other in (loaded, pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer)):
         assert_same(other(**tensors), expected)
         assert other.attend is attend
+
+
+def test_a_copy_shares_no_parameter_with_the_original(build):
+    layer = build()
+    for other in (pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer)):
+        before = {name: value.clone() for name, value in layer.state_dict().items()}
+        with torch.no_grad():
+            for parameter in other.parameters():
+                parameter.add_(1)
+        assert_same(layer.state_dict(), before)
+
+
+def test_a_saved_state_is_loaded_as_weights_only(build, attend):
+    layer, loaded, tensors = build(attend=attend), build(attend=attend), sources()
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    loaded.load_state_dict(torch.load(file, weights_only=True))
+    assert_same(loaded(**tensors), layer(**tensors))
+
+
+def without(state: dict, name: str) -> dict:
+    return {key: value for key, value in state.items() if key != name}
+
+
+WRONG_STATES = {
+    'Missing key(s) in state_dict: "k_proj.bias"': (
+        many_heads, lambda: without(many_heads().state_dict(), "k_proj.bias")
+    ),
+    'Unexpected key(s) in state_dict: "out_proj.weight", "out_proj.bias"': (
+        one_head, lambda: many_heads().state_dict()
+    ),
+    "size mismatch for v_proj.weight: copying a param with shape torch.Size([12, 17])": (
+        many_heads, lambda: many_heads(value_size=17).state_dict()
+    ),
+    'Unexpected key(s) in state_dict: "in_proj_weight", "in_proj_bias"': (
+        many_heads, lambda: torch_layer(M, H).state_dict()
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", WRONG_STATES)
+def test_a_state_that_does_not_fit_is_an_error_that_names_the_parameter(message):
+    build, state = WRONG_STATES[message]
+    with pytest.raises(RuntimeError, match=re.escape(message)):
+        build().load_state_dict(state())
 
 
 def test_the_names_of_the_parameters_are_those_of_the_projections(build):
@@ -467,6 +551,20 @@ def test_shapes_alone_are_enough(build, attend):
     assert output.shape[:2] == (B, I)
 
 
+COUNTED = {
+    "one head": (SingleHeadAttention, cost.single_head_cost, (4096, 128)),
+    "many heads": (MultiHeadAttention, cost.multi_head_cost, (4096, 32)),
+}
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_flops_are_counted_without_memory_or_time(kind, attend):
+    module, cost_of, sizes = COUNTED[kind]
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        module(*sizes, attend=attend)(torch.empty(B, 100_003, 4096))
+    assert counter.get_total_flops() == cost_of(*sizes, 100_003, batch=B).total.flops
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_a_module_compiles_into_one_graph(training):
     layer, tensors = many_heads(dropout=0.3).train(training), sources()
@@ -478,11 +576,11 @@ def test_a_module_compiles_into_one_graph(training):
     assert_same(actual, with_gradients(partial(layer, mask=mask), **tensors))
 
 
-@pytest.mark.skipif(not shutil.which("c++"), reason="torch.compile needs a C++ compiler here")
 @pytest.mark.filterwarnings(TORCH_ITSELF)
 def test_compiled_code_computes_the_same():
     layer, tensors, mask = many_heads().eval(), sources(), some_mask(B, I, J)
-    compiled = torch.compile(layer, fullgraph=True)
+    backend = "inductor" if shutil.which(os.environ.get("CXX", "g++")) else "aot_eager"
+    compiled = torch.compile(layer, fullgraph=True, backend=backend)
     with torch.no_grad():
         assert_same(compiled(**tensors, mask=mask), layer(**tensors, mask=mask))
 
@@ -511,12 +609,57 @@ def test_a_module_with_the_formula_can_be_differentiated_twice():
     assert torch.autograd.gradgradcheck(call, values, fast_mode=True)
 
 
-def test_a_gradient_penalty_through_the_kernel_is_an_error():
-    layer, (query, key, value) = many_heads(attend=fused_attention), sources().values()
-    output = layer(query.requires_grad_(), key, value)
-    (gradient,) = torch.autograd.grad(output.square().sum(), query, create_graph=True)
-    with pytest.raises(RuntimeError, match="not implemented"):
-        gradient.square().sum().backward()
+KERNEL_CASES = {
+    "nothing": dict,
+    "a mask": lambda: {"mask": some_mask(B, I, J)},
+    "a bias": lambda: {"bias": some_bias(B, I, J)},
+    "half": lambda: {"dtype": torch.bfloat16},
+    "autocast": lambda: {"autocast": True},
+}
+
+
+@pytest.mark.parametrize("by", ["query", "key", "value"])
+@pytest.mark.parametrize("case", KERNEL_CASES)
+def test_a_gradient_penalty_through_the_kernel_is_an_error(build, case, by):
+    given = KERNEL_CASES[case]()
+    autocast = given.pop("autocast", False)
+    dtype = given.pop("dtype", torch.float32 if autocast else torch.float64)
+    layer, tensors = build(attend=fused_attention).to(dtype), sources(dtype)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        output = layer(**tensors | {by: tensors[by].requires_grad_()}, **given)
+        (gradient,) = torch.autograd.grad(output.square().sum(), tensors[by], create_graph=True)
+        with pytest.raises(RuntimeError, match=r"flash_attention.*_backward is not implemented"):
+            gradient.square().sum().backward()
+
+
+@pytest.mark.parametrize("by", ["query", "key", "value"])
+def test_a_gradient_penalty_in_training_with_dropout_is_that_of_the_formula(build, by):
+    layer, tensors = build(dropout=0.3), sources()
+    penalties = {}
+    for layer.attend in (attention, fused_attention):
+        torch.manual_seed(1)
+        loss = layer(**tensors | {by: tensors[by].requires_grad_()}).square().sum()
+        (gradient,) = torch.autograd.grad(loss, tensors[by], create_graph=True)
+        penalties[layer.attend] = parameter_gradients(layer.q_proj, gradient.square().sum())
+    assert penalties[attention]["weight"].any()
+    assert_same(penalties[fused_attention], penalties[attention], largest_score=10)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_recomputing_in_the_backward_pass_changes_nothing(build, attend, training):
+    layer, tensors, mask = build(attend=attend, dropout=0.4).train(training), sources(), None
+
+    def recomputed(query, key, value):
+        return checkpoint(layer, query, key, value, mask, use_reentrant=False)
+
+    runs = {}
+    for call in (layer, recomputed):
+        torch.manual_seed(1)
+        output = call(**tensors | {"query": tensors["query"].requires_grad_()})
+        loss = output.square().sum()
+        (of_query,) = torch.autograd.grad(loss, tensors["query"], retain_graph=True)
+        runs[call] = parameter_gradients(layer, loss) | {"output": output, "query": of_query}
+    assert_same(runs[recomputed], runs[layer])
 
 
 def test_a_layer_shows_its_heads_and_its_dropout():
