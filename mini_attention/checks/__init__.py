@@ -1,0 +1,12 @@
+"""Checks for a function or a layer of your own that name the mistake they find.
+
+They go from the smallest input to larger ones and isolate one mechanism at a time. An answer that
+is wrong is compared with those of the programs in `mini_attention.mistakes`: the program that
+answers the same makes the same mistake.
+"""
+
+from .engine import CheckFailed, Report
+from .function import check_attention
+from .layer import check_multi_head
+
+__all__ = ["CheckFailed", "Report", "check_attention", "check_multi_head"]

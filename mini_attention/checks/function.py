@@ -1,0 +1,309 @@
+"""Check a function that computes attention."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..functional import attention, attention_weights
+from ..masks import causal_mask
+from ..mistakes import MISTAKES
+from ..mistakes.formula import Formula
+from .engine import Case, Names, Program, Report, Subject, all_masked, check, parameters
+
+OPTIONS = {"bias", "scale", "dropout_p"}
+# The mistakes that are told by the functions' output, and the classes that make them.
+NAMES = [name for name, mistake in MISTAKES.items() if "attention" in mistake.programs]
+
+
+def check_attention(function: Callable[..., Any], *, only: Sequence[str] | None = None) -> Report:
+    """Check a function of your own that computes attention.
+
+        function  takes query ... i d, key ... j d, value ... j e, and, where it has parameters
+                  for them, a mask (True where query i may attend to key j), bias, scale and
+                  dropout_p; returns the output ... i e, or a tuple that begins with it
+        only      the mechanisms to check, by their names in the report; all unless given
+
+    Another signature needs an adapter of a line:
+    `check_attention(lambda query, key, value, mask: mine(query, key, value, hide=~mask))`.
+
+    Returns a report. Raises CheckFailed, an AssertionError, for the first thing that is wrong.
+
+    >>> def mine(query, key, value):
+    ...     return (query @ key.mT / key.shape[-1] ** 0.5).softmax(-1) @ value
+    >>> check_attention(mine)
+    right: one key, equal keys, scores, scale, rows and columns, leading axes,
+      large scores, dtypes, gradients
+    not checked: causal mask, mask, given scale, bias, empty rows, dropout
+    note: In float16 scores are rounded, or overflow, before the softmax.
+    """
+    given = parameters(function)
+    names = {parameter.name: parameter for parameter in given or ()}
+    mask_name = _mask_name(list(names))
+
+    def call(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any) -> Any:
+        if mask is None:
+            return function(query, key, value, **options)
+        if mask_name is None:
+            return function(query, key, value, mask, **options)
+        return function(query, key, value, **{mask_name: mask}, **options)
+
+    takes = {"cross", *OPTIONS.intersection(names)}
+    if given is None or mask_name is not None:
+        takes.add("mask")
+    cases = list(_cases())
+    if mask_name is not None and names[mask_name].default is inspect.Parameter.empty:
+        cases = all_masked(cases)
+    wrong: dict[Names, Program] = {
+        (name,): Program(MISTAKES[name].programs["attention"]) for name in NAMES
+    }
+    usual = next(case for case in cases if case.mechanism == "leading axes")
+    subject = Subject(Program(call), takes, Program(attention), wrong, _pairs, usual)
+    return check(subject, cases, only)
+
+
+def _mask_name(names: list[str]) -> str | None:
+    """The parameter that is called a mask, or else the fourth, if it is not called otherwise."""
+    called = [name for name in names if "mask" in name]
+    fourth = [name for name in names[3:4] if name not in OPTIONS]
+    return next(iter(called + fourth), None)
+
+
+def _pairs() -> Iterator[tuple[Names, Program]]:
+    """Two mistakes in one program, where they are in different steps of it."""
+    kinds = {name: MISTAKES[name].source for name in NAMES}
+    steps = {name: set(vars(kind)) & set(vars(Formula)) for name, kind in kinds.items()}
+    for one, other in itertools.combinations(NAMES, 2):
+        if steps[one] & steps[other] <= {"__module__", "__doc__"}:
+            both = type("Both", (kinds[one], kinds[other]), {})  # type: ignore[arg-type]
+            yield (one, other), Program(both().attention)
+
+
+def _cases() -> Iterator[Case]:
+    draw = torch.Generator().manual_seed(0)
+
+    def numbers(*shape: int) -> Tensor:
+        return torch.randint(-4, 5, shape, generator=draw) / 2
+
+    def inputs(*leading: int, i: int, j: int, d: int = 2, e: int = 2) -> dict[str, Tensor]:
+        return {
+            "query": numbers(*leading, i, d),
+            "key": numbers(*leading, j, d),
+            "value": numbers(*leading, j, e),
+        }
+
+    def some(*shape: int) -> Tensor:
+        """Half of the pairs, and the first key for every query."""
+        mask = torch.rand(shape, generator=draw) > 0.5
+        mask[..., 0] = True
+        return mask
+
+    yield Case(
+        "one key",
+        "With a single key all weight is on it: the output is its value.",
+        inputs(i=1, j=1, e=3),
+    )
+    yield Case(
+        "causal mask",
+        "Under a causal mask query 0 sees key 0 alone: its output is value 0.",
+        inputs(i=3, j=3),
+        mask=causal_mask(3),
+        read=lambda output: output[..., :1, :],
+    )
+    alike = inputs(i=2, j=4)
+    yield Case(
+        "equal keys",
+        "Keys that are all alike share the weight evenly: the output is the mean of the values.",
+        alike | {"key": numbers(1, 2).expand(4, 2)},
+    )
+    yield Case(
+        "scores",
+        "A score is the product of a query and a key. Here d = 1, and no scale is to be seen.",
+        inputs(i=2, j=3, d=1),
+    )
+    yield Case(
+        "scale",
+        "The scores are divided by the square root of d, which is 2 here.",
+        inputs(i=2, j=3, d=4),
+    )
+    yield Case(
+        "rows and columns",
+        "Queries are rows and keys are columns, also where there are as many of both.",
+        inputs(i=3, j=3),
+    )
+    yield Case(
+        "leading axes",
+        "Items and heads are kept apart: each has its own scores, softmax and output.",
+        inputs(2, 3, i=4, j=5, e=3),
+    )
+    yield Case(
+        "mask",
+        "A query attends to the keys where its row of the mask is True, and to no other.",
+        inputs(i=2, j=3),
+        mask=torch.tensor([[True, False, True], [True, True, False]]),
+    )
+    yield Case(
+        "mask",
+        "Row i of the mask belongs to query i, also where the mask is square.",
+        inputs(i=3, j=3),
+        mask=causal_mask(3),
+    )
+    yield Case(
+        "mask",
+        "A mask with an axis for the items, b 1 i j, holds for each item.",
+        inputs(2, 3, i=4, j=5),
+        mask=some(2, 1, 4, 5),
+    )
+    yield Case(
+        "mask",
+        "A mask with an axis for the heads, 1 h i j, holds for each head.",
+        inputs(2, 3, i=4, j=5),
+        mask=some(1, 3, 4, 5),
+    )
+    yield Case(
+        "mask",
+        "A mask of keys, b 1 1 j, holds for every query.",
+        inputs(2, 3, i=4, j=5),
+        mask=some(2, 1, 1, 5),
+    )
+    yield Case(
+        "mask",
+        "A hidden key has no influence, however large its score is.",
+        inputs(i=1, j=3)
+        | {
+            "query": torch.tensor([[30.0, 0.0]]),
+            "key": torch.tensor([[0.0, 1.0], [0.01, 0.0], [9.0, 0.0]]),
+        },
+        mask=torch.tensor([[True, True, False]]),
+    )
+    yield Case(
+        "mask",
+        "A seen key keeps its weight, however low its score is.",
+        inputs(i=1, j=3)
+        | {
+            "query": torch.tensor([[1e5, 0.0]]),
+            "key": torch.tensor([[-1e5, 0.0], [-1e5, 0.0], [0.0, 0.0]]),
+        },
+        mask=torch.tensor([[True, True, False]]),
+    )
+    yield Case(
+        "given scale",
+        "A scale that the caller gives takes the place of 1 / sqrt(d).",
+        inputs(i=2, j=3),
+        options={"scale": 0.25},
+    )
+    yield Case(
+        "bias",
+        "A bias is added to the scores after they are scaled.",
+        inputs(i=2, j=3),
+        options={"bias": numbers(2, 3)},
+    )
+    yield Case(
+        "bias",
+        "A bias with an axis for the heads, 1 h i j, holds for each head.",
+        inputs(2, 3, i=4, j=5),
+        options={"bias": numbers(1, 3, 4, 5)},
+    )
+    yield Case(
+        "bias",
+        "A bias and a mask can be given together.",
+        inputs(i=2, j=3),
+        mask=torch.tensor([[True, False, True], [True, True, False]]),
+        options={"bias": numbers(2, 3)},
+    )
+    yield Case(
+        "empty rows",
+        "A query that may attend to nothing gets an output of 0.",
+        inputs(i=2, j=3),
+        mask=torch.tensor([[True, False, True], [False, False, False]]),
+    )
+    yield Case(
+        "empty rows",
+        "A query that may attend to nothing leaves all gradients finite.",
+        inputs(i=2, j=3),
+        mask=torch.tensor([[True, False, True], [False, False, False]]),
+        gradients=True,
+    )
+    # Three products that float32 holds exactly, 10,000 and a little less.
+    near = torch.tensor([[200.0, 1, 0, 0], [200 - 1 / 32, 0, 0, 0], [200 - 2 / 32, 2, 0, 0]])
+    yield Case(
+        "large scores",
+        "Scores of 10,000 and of -10,000 are no trouble: a row's largest is subtracted first.",
+        inputs(i=2, j=3)
+        | {
+            "query": torch.tensor([[100.0, 0, 0, 0], [-100.0, 0, 0, 0]]),
+            "key": near,
+        },
+    )
+    yield Case(
+        "large scores",
+        "A row has its own largest score: one that is far ahead leaves the others as they are.",
+        inputs(i=2, j=3)
+        | {
+            "query": torch.tensor([[100.0, 0, 0, 0], [0, 1.0, 0, 0]]),
+            "key": near,
+        },
+    )
+    for dtype in (torch.float64, torch.bfloat16):
+        yield Case(
+            "dtypes",
+            f"{dtype} in, {dtype} out, and as exact as it can be.",
+            {name: tensor.to(dtype) / 3 for name, tensor in inputs(i=2, j=3).items()},
+        )
+    yield Case(
+        "gradients",
+        "Queries, keys and values get the gradients of the formula.",
+        inputs(i=2, j=3),
+        gradients=True,
+    )
+    yield Case(
+        "gradients",
+        "The bias gets its gradient too.",
+        inputs(i=2, j=3),
+        options={"bias": numbers(2, 3)},
+        gradients=True,
+    )
+    asked = inputs(i=7, j=11)
+    weights = attention_weights(asked["query"], asked["key"])
+
+    def kept(output: Tensor) -> Tensor:
+        """The weights before dropout, told from what is left; and whether some is left and lost."""
+        told = torch.where(output == 0, torch.cat([weights, weights], -1), output / 2)
+        twice = output[:, :11] == output[:, 11:]  # a weight is kept for all features of its value
+        seen = torch.stack([(output == 0).any(), (output != 0).any(), twice.all()])
+        return torch.cat([told.flatten(), seen.to(output)])
+
+    yield Case(
+        "dropout",
+        "Dropout sets weights to 0 and divides the others by 1 - dropout_p, here 0.5.",
+        asked | {"value": torch.eye(11).repeat(1, 2)},
+        options={"dropout_p": 0.5},
+        read=kept,
+    )
+    yield Case(
+        "ranks",
+        "A mask b i j is none of one item's scores h i j.",
+        inputs(3, 3, i=4, j=5),
+        mask=some(3, 4, 5),
+        note="A mask b i j is taken without a word and laid on the heads.",
+    )
+    padded = inputs(i=2, j=3)
+    padded["key"][2] = padded["value"][2] = torch.nan
+    yield Case(
+        "padding",
+        "A key that no query may attend to can hold anything.",
+        padded,
+        mask=torch.tensor([[True, True, False]]),
+        note="NaN in a key or value that is hidden from all queries gets into the output.",
+    )
+    yield Case(
+        "half precision",
+        "Products are summed in float32.",
+        {n: torch.full_like(t, 250.0).half() for n, t in inputs(i=2, j=3, d=11).items()},
+        note="In float16 scores are rounded, or overflow, before the softmax.",
+    )

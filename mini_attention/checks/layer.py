@@ -1,0 +1,300 @@
+"""Check a layer that computes multi-head attention."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..functional import attention
+from ..heads import Attend, MultiHeadAttention
+from ..masks import causal_mask, padding_mask
+from ..mistakes import MISTAKES
+from ..mistakes.layers import Layer
+from .engine import Case, Names, Program, Report, Subject, all_masked, check, parameters
+
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
+# Wrong layers, and wrong functions for a right layer to attend with.
+_LAYERS: dict[str, Any] = {
+    name: mistake.programs["MultiHeadAttention"]
+    for name, mistake in MISTAKES.items()
+    if "MultiHeadAttention" in mistake.programs
+}
+_FUNCTIONS = {
+    name: mistake.programs["attention"]
+    for name, mistake in MISTAKES.items()
+    if "attention" in mistake.programs
+}
+
+
+def check_multi_head(
+    module: nn.Module,
+    *,
+    num_heads: int | None = None,
+    projections: Sequence[str] = PROJECTIONS,
+    like: MultiHeadAttention | None = None,
+    call: Callable[..., Any] | None = None,
+    only: Sequence[str] | None = None,
+) -> Report:
+    """Check a layer of your own that computes multi-head attention.
+
+        module       its forward takes x, or query, key and value, all b n m, and, where it has a
+                     parameter with "mask" in its name, a mask i j or b i j, True where query i
+                     may attend to key j; it returns the output, or a tuple that begins with it
+        num_heads    the number of its heads, module.num_heads unless given
+        projections  the names of its four linear layers: queries, keys, values, output
+        like         instead of these two, the `MultiHeadAttention` that it should agree with
+        call         an adapter for another signature; the module is its first argument:
+                     `lambda module, x, mask: module(x, hide=~mask)`
+        only         the mechanisms to check, by their names in the report; all unless given
+
+    A copy of the module is checked, in evaluation; the module itself stays as it is.
+
+    Returns a report. Raises CheckFailed, an AssertionError, for the first thing that is wrong,
+    and ValueError where it can't find the heads or the projections.
+
+    >>> check_multi_head(MultiHeadAttention(d_model=6, num_heads=3))
+    right: evaluation, one token, causal mask, two tokens, tokens and heads,
+      cross-attention, mask, empty rows, dtypes, large scores, gradients
+    """
+    if like is None:
+        like = _twin(module, num_heads, projections)
+    given = parameters(module.forward if call is None else call) or []
+    given = given if call is None else given[1:]
+    mask = next((parameter for parameter in given if "mask" in parameter.name), None)
+    cross = _sequences(given, mask) >= 3
+
+    subject_form = _Form(cross, "mask" if mask is None else mask.name, call or _call, projections)
+    form = _Form(cross)
+    usual, *cases = _cases(like)
+    if mask is not None and mask.default is inspect.Parameter.empty:
+        usual, *cases = all_masked([usual, *cases])
+    takes = {name for name, taken in {"mask": mask, "cross": cross}.items() if taken}
+    at = _in_any_dtype(like)
+    wrong: dict[Names, Program] = {(n,): form.of(_wrong(at, kind)) for n, kind in _LAYERS.items()}
+    wrong |= {(n,): form.of(_wrong(at, attend=attend)) for n, attend in _FUNCTIONS.items()}
+
+    def twice_wrong() -> Iterator[tuple[Names, Program]]:
+        for (one, kind), (other, attend) in itertools.product(_LAYERS.items(), _FUNCTIONS.items()):
+            yield (one, other), form.of(_wrong(at, kind, attend))
+
+    program = subject_form.of(_in_any_dtype(module))
+    subject = Subject(program, takes, form.of(at), wrong, twice_wrong, usual)
+    return check(subject, cases, only)
+
+
+# Modules as programs
+
+
+def _call(module: nn.Module, *sequences: Tensor, **mask: Tensor) -> Any:
+    return module(*sequences, **mask)
+
+
+def _in_any_dtype(module: nn.Module) -> Callable[[torch.dtype], nn.Module]:
+    """Copies of a module for the dtypes that are asked for, in evaluation."""
+    return functools.cache(lambda dtype: copy.deepcopy(module).eval().to(dtype))
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How a module is called, and where its projections are."""
+
+    cross: bool  # with query, key and value, or with the query alone
+    mask_name: str = "mask"
+    call: Callable[..., Any] = _call
+    projections: Sequence[str] = PROJECTIONS
+
+    def of(self, at: Callable[[torch.dtype], nn.Module]) -> Program:
+        """The program that is a module in the dtype of its inputs."""
+
+        def call(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Any:
+            sequences = (query, key, value) if self.cross else (query,)
+            masks = {} if mask is None else {self.mask_name: mask}
+            return self.call(at(query.dtype), *sequences, **masks)
+
+        def weights(dtype: torch.dtype) -> Mapping[str, Tensor]:
+            found = {
+                f"weight of {role}": getattr(at(dtype), name, None)
+                for role, name in zip(PROJECTIONS, self.projections, strict=True)
+            }
+            return {n: p.weight for n, p in found.items() if isinstance(p, nn.Linear)}
+
+        return Program(call, weights)
+
+
+def _sequences(given: Sequence[inspect.Parameter], mask: inspect.Parameter | None) -> int:
+    """How many sequences a function takes: the arguments before the mask, or those it must have."""
+    if mask is not None:
+        return list(given).index(mask)
+    return sum(parameter.default is inspect.Parameter.empty for parameter in given)
+
+
+def _twin(
+    module: nn.Module, num_heads: int | None, projections: Sequence[str]
+) -> MultiHeadAttention:
+    """The right layer with the module's parameters."""
+    num_heads = getattr(module, "num_heads", None) if num_heads is None else num_heads
+    if not isinstance(num_heads, int):
+        raise ValueError("the module has no num_heads: give num_heads=")
+    found = [getattr(module, name, None) for name in projections]
+    theirs = [linear for linear in found if isinstance(linear, nn.Linear)]
+    if len(theirs) != 4 or len(found) != 4:
+        children = [n for n, child in module.named_children() if isinstance(child, nn.Linear)]
+        raise ValueError(
+            "projections= must name four linear layers, those of queries, keys, values and "
+            f"output; got {list(projections)}, and the module has {children}. For other "
+            "parameters give like=, a MultiHeadAttention with the same numbers"
+        )
+    twin = MultiHeadAttention(
+        theirs[0].in_features,
+        num_heads,
+        key_size=theirs[1].in_features,
+        value_size=theirs[2].in_features,
+    )
+    with torch.no_grad():
+        for name, linear in zip(projections, theirs, strict=True):
+            ours = getattr(twin, PROJECTIONS[list(projections).index(name)])
+            if ours.weight.shape != linear.weight.shape:
+                raise ValueError(
+                    f"{name} must have {ours.in_features} features in and {ours.out_features} "
+                    f"out, as d_model is {theirs[0].in_features}; got {linear.in_features} and "
+                    f"{linear.out_features}"
+                )
+            ours.weight.copy_(linear.weight)
+            ours.bias.copy_(torch.zeros_like(ours.bias) if linear.bias is None else linear.bias)
+    return twin
+
+
+def _wrong(
+    at: Callable[[torch.dtype], nn.Module], kind: type[Layer] = Layer, attend: Attend = attention
+) -> Callable[[torch.dtype], nn.Module]:
+    """A layer of another kind with the very same parameters: nothing is copied."""
+
+    def disguised(dtype: torch.dtype) -> nn.Module:
+        layer = copy.copy(at(dtype))
+        layer.__class__ = kind
+        layer.attend = attend  # type: ignore[assignment]
+        return layer
+
+    return disguised
+
+
+def _cases(like: MultiHeadAttention) -> Iterator[Case]:
+    draw = torch.Generator().manual_seed(0)
+    sizes = [p.in_features for p in (like.q_proj, like.k_proj, like.v_proj)]
+    heads = like.num_heads
+
+    def sources(b: int, i: int, j: int) -> dict[str, Tensor]:
+        found = [
+            torch.randint(-4, 5, (b, n, size), generator=draw) / 2
+            for n, size in zip((i, j, j), sizes, strict=True)
+        ]
+        return dict(zip(("query", "key", "value"), found, strict=True))
+
+    def tokens(b: int, n: int) -> dict[str, Tensor]:
+        """One sequence for all three, where they have as many features."""
+        given = sources(b, n, n)
+        return dict.fromkeys(given, given["query"]) if len(set(sizes)) == 1 else given
+
+    several = tokens(2, heads + 2)
+    yield Case("tokens and heads", "", several)
+    yield Case(
+        "evaluation",
+        "In evaluation the same input gives the same output: dropout does not act.",
+        tokens(1, 1),
+        read=torch.zeros_like,
+        again=True,
+        means="dropout in evaluation",
+    )
+    yield Case(
+        "one token",
+        "With a single token all weight is on it: the output is out_proj(v_proj(x)).",
+        tokens(1, 1),
+    )
+    yield Case(
+        "causal mask",
+        "Under a causal mask token 0 sees itself alone: its output is out_proj(v_proj(x)).",
+        tokens(1, 3),
+        mask=causal_mask(3),
+        read=lambda output: output[:, :1],
+    )
+    yield Case(
+        "two tokens",
+        "A head compares its features of the query with its features of the keys, divides by "
+        "the square root of their number, and adds up its features of the values.",
+        tokens(1, 2),
+    )
+    yield Case(
+        "tokens and heads",
+        "Tokens attend to tokens, within their item and within each head.",
+        several,
+    )
+    yield Case(
+        "cross-attention",
+        "Queries come from one sequence, keys and values from another.",
+        sources(2, heads + 1, heads + 3),
+        needs=frozenset({"cross"}),
+    )
+    yield Case(
+        "cross-attention",
+        "Keys and values are two inputs, and each has its own projection.",
+        sources(2, heads + 2, heads + 2),
+        needs=frozenset({"cross"}),
+    )
+    yield Case(
+        "mask",
+        "A token attends where its row of the mask is True.",
+        tokens(2, heads + 2),
+        mask=causal_mask(heads + 2),
+    )
+    for items in (max(heads, 2), heads + 1):
+        lengths = [heads + 2, *range(1, items)]
+        yield Case(
+            "mask",
+            "A mask b i j belongs to the items: every head of an item gets the item's own.",
+            tokens(items, heads + 2),
+            mask=causal_mask(heads + 2) & padding_mask(lengths, heads + 2),
+        )
+    nothing = causal_mask(3) & (torch.arange(3) != 1)[:, None]
+    yield Case(
+        "empty rows",
+        "A token that may attend to nothing gets the bias of the output projection.",
+        tokens(1, 3),
+        mask=nothing,
+    )
+    yield Case(
+        "empty rows",
+        "A token that may attend to nothing leaves all gradients finite.",
+        tokens(1, 3),
+        mask=nothing,
+        gradients=True,
+    )
+    yield Case(
+        "dtypes",
+        "A layer in float64 computes in float64.",
+        {name: tensor.double() for name, tensor in several.items()},
+    )
+    yield Case(
+        "large scores",
+        "Scores of many thousands are no trouble: a row's own largest is subtracted first.",
+        {name: 100 * tensor.double() for name, tensor in several.items()},
+    )
+    yield Case(
+        "large scores",
+        "A hidden token has no influence, however large its score is.",
+        {name: 100 * tensor.double() for name, tensor in several.items()},
+        mask=causal_mask(heads + 2),
+    )
+    yield Case(
+        "gradients",
+        "Inputs and projections get the gradients of the formula.",
+        several,
+        gradients=True,
+    )
