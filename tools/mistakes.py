@@ -66,6 +66,10 @@ OPTIONS = (
     f"--rootdir={ROOT}",
     "-Wignore::pytest.PytestAssertRewriteWarning",  # plugins are loaded before the fork
 )
+WITHOUT_NBVAL = (  # which takes seconds to load, and alone knows an option of pyproject.toml
+    "-pno:nbval",
+    "-oaddopts=--doctest-modules --import-mode=importlib",
+)
 KINDS_TO_CATCH = 2
 SHARE_OF_NOTEBOOKS = 0.9
 
@@ -137,19 +141,18 @@ def put_in_place(name: str, control: bool) -> None:
     install(control_of(MISTAKES[name]) if control else MISTAKES[name].programs)
 
 
-def put_into_kernels(name: str, control: bool, folder: Path) -> None:
-    """Let every kernel that this process starts install a mistake before its first cell.
+def kernels_with(name: str, control: bool, folder: Path) -> dict[str, str]:
+    """The environment in which every kernel installs a mistake before its first cell.
 
-    IPython runs what is in the folder `startup` of its profile, and finds that in a variable of
-    the environment: nothing is left behind.
+    IPython runs what is in the folder `startup` of its profile, and a variable says where that
+    is: nothing is left behind.
     """
     startup = folder / "profile_default" / "startup"
     startup.mkdir(parents=True)
     code = f"from tools.mistakes import put_in_place\nput_in_place({name!r}, {control})\n"
     (startup / "mistake.py").write_text(f"{code}del put_in_place\n", encoding="utf-8")
-    paths = (str(ROOT), os.environ.get("PYTHONPATH"))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    os.environ["IPYTHONDIR"] = str(folder)
+    paths = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+    return {"IPYTHONDIR": str(folder), "PYTHONPATH": os.pathsep.join(paths)}
 
 
 # Two nets: who could notice
@@ -163,6 +166,7 @@ class Net:
     files: Callable[[], Iterable[Path]]
     kind_of: Callable[[str], str]
     arguments: Callable[["Mistake"], Sequence[str]]
+    modules: tuple[str, ...]  # what is slow to import
     in_kernels: bool = False
     enough: int | None = None  # kinds that notice, after which the rest is not asked any more
 
@@ -212,13 +216,15 @@ SUITE = Net(
     "suite",
     lambda: [*package_files(), *test_files()],
     kind_of_test,
-    lambda mistake: [*KINDS, *LEFT_OUT],
+    lambda mistake: [*WITHOUT_NBVAL, *KINDS, *LEFT_OUT],
+    ("einops", "hypothesis", "onnx.backend.test"),
 )
 NOTEBOOKS = Net(
     "notebooks",
     lambda: [*package_files(), *notebooks()],
     notebook_of_cell,
     lambda mistake: ["--nbval", *notebooks_for(mistake)],
+    ("nbval.plugin",),
     in_kernels=True,
     enough=1,
 )
@@ -295,7 +301,7 @@ def in_child(net: Net, run: Run, ignored: Collection[str], folder: Path) -> None
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     if net.in_kernels:
-        put_into_kernels(run.mistake, run.control, folder / "ipython")
+        os.environ.update(kernels_with(run.mistake, run.control, folder / "ipython"))
     else:
         put_in_place(run.mistake, run.control)
     with (folder / "record").open("w") as record:
@@ -452,7 +458,13 @@ def control_name(mistake: "Mistake") -> str:
 def measure(
     net: Net, mistakes: Sequence["Mistake"], **options: Any
 ) -> dict[str, tuple[Result, Result]]:
-    """For each mistake its result and that of its control."""
+    """For each mistake its result and that of its control.
+
+    What is slow to import is imported once, before the processes are forked. The tests are not:
+    they have to find the mistake when they import.
+    """
+    for module in ("pytest", *net.modules):
+        importlib.import_module(module)
     controls = {control_name(mistake): mistake for mistake in mistakes}
     control_results = results_of(
         net,
@@ -527,18 +539,6 @@ def explain(missed: Sequence["Mistake"], results: Mapping[str, tuple[Result, Res
 COMMANDS = {"suite": run_suite, "notebooks": run_notebooks}
 
 
-def load() -> None:
-    """Load once what every process needs: the forked ones have it already.
-
-    The tests themselves are not among it: they have to find the mistake when they import.
-    """
-    for name in ("einops", "hypothesis", "nbval.plugin", "onnx.backend.test"):
-        importlib.import_module(name)
-    import torch
-
-    torch.set_num_threads(1)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tools.mistakes",
@@ -552,7 +552,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="forget the results of before")
     options = parser.parse_args(arguments)
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch is loaded
-    load()
     from mini_attention.mistakes import MISTAKES
 
     if unknown := [name for name in options.only or () if name not in MISTAKES]:
