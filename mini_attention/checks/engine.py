@@ -97,7 +97,8 @@ def check(subject: Subject, cases: Sequence[Case], only: Sequence[str] | None) -
             continue
         if not case.note:
             assert isinstance(expected, dict), expected
-            raise CheckFailed(_failure(subject, case, expected, got, put))
+            cause = got if isinstance(got, Exception) else None
+            raise CheckFailed(_failure(subject, case, expected, got, put)) from cause
         notes.append(case.note)
     passed = dict.fromkeys(case.mechanism for case in put if not case.note)
     asked = dict.fromkeys(case.mechanism for case in cases if not case.note)
@@ -225,9 +226,9 @@ def _difference(expected: dict[str, Tensor], got: Answer) -> list[str]:
 
 
 def _diagnosis(subject: Subject, case: Case, got: Answer, put: Sequence[Case]) -> list[str]:
-    if case.means and not isinstance(got, Exception):
-        suspects, all_of_it = [(case.means,)], True
-    else:
+    suspects: list[Names] = [(case.means,)]
+    all_of_it = True
+    if not case.means or isinstance(got, Exception):
         suspects, all_of_it = _suspects(subject, case, got, put)
     if not suspects:
         return [
