@@ -303,15 +303,6 @@ def test_autocast_takes_mixed_floats_and_leaves_float64_alone(attend):
     assert exact.dtype == torch.float64
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_gradients_under_autocast_have_the_dtype_of_the_inputs(attend, dtype):
-    tensors = inputs(B, H, dtype=torch.float32)
-    with torch.autocast("cpu", dtype=dtype):
-        run = with_gradients(attend, **tensors)
-    assert run.pop("output").dtype == dtype
-    assert all(gradient.dtype == torch.float32 for gradient in run.values())
-
-
 def test_recomputing_in_the_backward_pass_drops_the_same_weights(attend):
     def dropping(query, key, value):
         return attend(query, key, value, dropout_p=0.3)
