@@ -25,7 +25,7 @@ always = {
     # `attend` is the same function for every example, so nothing is left over from the last one.
     "suppress_health_check": [HealthCheck.function_scoped_fixture],
 }
-settings.register_profile("steady", derandomize=True, max_examples=20, **always)
+settings.register_profile("steady", derandomize=True, max_examples=15, **always)
 settings.register_profile("thorough", max_examples=200, print_blob=True, **always)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
