@@ -135,7 +135,7 @@ def answer(program: Program, case: Case) -> Answer:
     mask = None if case.mask is None else case.mask.clone()
     try:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)  # the CPU alone: a tenth of the time
             output = _output(program.call(*inputs.values(), mask, **options))
             found = {"output": case.read(output).detach()}
             if case.again:
@@ -248,19 +248,23 @@ def _diagnosis(subject: Subject, case: Case, got: Answer, put: Sequence[Case]) -
 def _suspects(
     subject: Subject, case: Case, got: Answer, put: Sequence[Case]
 ) -> tuple[list[Names], bool]:
-    """The mistakes whose programs answer as the subject does, and whether they always do."""
+    """The mistakes whose programs answer this case as the subject does, and whether they answer
+    all cases so: one mistake if it explains everything, else two, else one that explains some.
+    """
     others = [(other, answer(subject.program, other)) for other in put if not other.note]
+    fallback: list[Names] = []
     for programs in (subject.wrong.items(), subject.twice_wrong()):
         agreement = {
             names: sum(_agree(answer(program, other), known) for other, known in others)
             for names, program in programs
             if same(answer(program, case), got)
         }
-        if agreement:
-            most = max(agreement.values())
-            found = [names for names, count in agreement.items() if count == most]
-            return found, most == len(others)
-    return [], False
+        most = max(agreement.values(), default=0)
+        found = [names for names, count in agreement.items() if count == most]
+        if most == len(others):
+            return found, True
+        fallback = fallback or found
+    return fallback, False
 
 
 def _observations(subject: Subject) -> list[str]:

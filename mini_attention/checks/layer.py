@@ -64,29 +64,30 @@ def check_multi_head(
     right: evaluation, one token, causal mask, two tokens, tokens and heads,
       cross-attention, mask, empty rows, dtypes, large scores, gradients
     """
-    if like is None:
-        like = _twin(module, num_heads, projections)
+    compared = like is None  # else where the module has its weights is not known
+    like = _twin(module, num_heads, projections) if like is None else like
     given = parameters(module.forward if call is None else call) or []
     given = given if call is None else given[1:]
     mask = next((parameter for parameter in given if "mask" in parameter.name), None)
     cross = _sequences(given, mask) >= 3
 
-    subject_form = _Form(cross, "mask" if mask is None else mask.name, call or _call, projections)
-    form = _Form(cross)
+    mask_name = "mask" if mask is None else mask.name
+    theirs = _Form(cross, projections if compared else (), mask_name, call or _call)
+    ours = _Form(cross, PROJECTIONS if compared else ())
     usual, *cases = _cases(like)
     if mask is not None and mask.default is inspect.Parameter.empty:
         usual, *cases = all_masked([usual, *cases])
     takes = {name for name, taken in {"mask": mask, "cross": cross}.items() if taken}
     at = _in_any_dtype(like)
-    wrong: dict[Names, Program] = {(n,): form.of(_wrong(at, kind)) for n, kind in _LAYERS.items()}
-    wrong |= {(n,): form.of(_wrong(at, attend=attend)) for n, attend in _FUNCTIONS.items()}
+    wrong: dict[Names, Program] = {(n,): ours.of(_wrong(at, kind)) for n, kind in _LAYERS.items()}
+    wrong |= {(n,): ours.of(_wrong(at, attend=attend)) for n, attend in _FUNCTIONS.items()}
 
     def twice_wrong() -> Iterator[tuple[Names, Program]]:
         for (one, kind), (other, attend) in itertools.product(_LAYERS.items(), _FUNCTIONS.items()):
-            yield (one, other), form.of(_wrong(at, kind, attend))
+            yield (one, other), ours.of(_wrong(at, kind, attend))
 
-    program = subject_form.of(_in_any_dtype(module))
-    subject = Subject(program, takes, form.of(at), wrong, twice_wrong, usual)
+    program = theirs.of(_in_any_dtype(module))
+    subject = Subject(program, takes, ours.of(at), wrong, twice_wrong, usual)
     return check(subject, cases, only)
 
 
@@ -107,9 +108,9 @@ class _Form:
     """How a module is called, and where its projections are."""
 
     cross: bool  # with query, key and value, or with the query alone
+    projections: Sequence[str]  # the names of the four, or none to leave their gradients out
     mask_name: str = "mask"
     call: Callable[..., Any] = _call
-    projections: Sequence[str] = PROJECTIONS
 
     def of(self, at: Callable[[torch.dtype], nn.Module]) -> Program:
         """The program that is a module in the dtype of its inputs."""
@@ -120,11 +121,10 @@ class _Form:
             return self.call(at(query.dtype), *sequences, **masks)
 
         def weights(dtype: torch.dtype) -> Mapping[str, Tensor]:
-            found = {
-                f"weight of {role}": getattr(at(dtype), name, None)
-                for role, name in zip(PROJECTIONS, self.projections, strict=True)
+            linear = [getattr(at(dtype), name) for name in self.projections]
+            return {
+                f"{role}.weight": x.weight for role, x in zip(PROJECTIONS, linear, strict=False)
             }
-            return {n: p.weight for n, p in found.items() if isinstance(p, nn.Linear)}
 
         return Program(call, weights)
 
@@ -152,19 +152,16 @@ def _twin(
             f"output; got {list(projections)}, and the module has {children}. For other "
             "parameters give like=, a MultiHeadAttention with the same numbers"
         )
-    twin = MultiHeadAttention(
-        theirs[0].in_features,
-        num_heads,
-        key_size=theirs[1].in_features,
-        value_size=theirs[2].in_features,
-    )
+    d_model, key_size, value_size, _ = (linear.in_features for linear in theirs)
+    with torch.random.fork_rng(devices=[]):
+        twin = MultiHeadAttention(d_model, num_heads, key_size=key_size, value_size=value_size)
     with torch.no_grad():
-        for name, linear in zip(projections, theirs, strict=True):
-            ours = getattr(twin, PROJECTIONS[list(projections).index(name)])
+        for role, name, linear in zip(PROJECTIONS, projections, theirs, strict=True):
+            ours = getattr(twin, role)
             if ours.weight.shape != linear.weight.shape:
                 raise ValueError(
                     f"{name} must have {ours.in_features} features in and {ours.out_features} "
-                    f"out, as d_model is {theirs[0].in_features}; got {linear.in_features} and "
+                    f"out, as d_model is {d_model}; got {linear.in_features} and "
                     f"{linear.out_features}"
                 )
             ours.weight.copy_(linear.weight)
