@@ -139,6 +139,9 @@ def fused_attention(
     """
     check_dropout(dropout_p)
     q, k, v, allowed, bias, scale, _ = prepare(query, key, value, mask, bias, scale, widen=False)
+    if bias is not None and bias.requires_grad and 0 in (q.numel(), k.numel(), v.numel()):
+        # Where there is nothing to compute the kernel drops the bias from the graph.
+        return attention(query, key, value, mask, bias=bias, scale=scale, dropout_p=dropout_p)
     pairs = allowed if bias is None else _forbid(bias, allowed)
     leading = broadcast_leading(query=q, key=k, value=v)
     size = v.shape[-1]

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from hypothesis import HealthCheck, assume, settings
@@ -115,12 +116,7 @@ class Case:
 
     def run(self, function: Callable[..., Tensor]) -> dict[str, Tensor]:
         """The output of `function` and the gradients of what is learned."""
-
-        def connected(**leaves):
-            # torch's kernel leaves the bias out of the graph where there is nothing to compute.
-            return function(**leaves, **self.fixed) + nothing_of(leaves.get("bias"))
-
-        return with_gradients(connected, **self.leaves)
+        return with_gradients(partial(function, **self.fixed), **self.leaves)
 
     def assert_same(self, actual: Callable[..., Tensor], expected: Callable[..., Tensor]) -> None:
         """The two functions have one output and one set of gradients."""

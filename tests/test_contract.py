@@ -314,6 +314,14 @@ def test_an_empty_batch_and_no_queries_give_empty_outputs(attend):
     assert not run["key"].any()
 
 
+@pytest.mark.parametrize("sizes", [{"b": 0}, {"i": 0}, {"j": 0}], ids=str)
+def test_a_bias_for_nothing_gets_gradients_of_zero(attend, sizes):
+    b, i, j = (sizes.get(letter, size) for letter, size in {"b": B, "i": I, "j": J}.items())
+    run = with_gradients(attend, **inputs(b, H, i=i, j=j), bias=some_bias(1, H, i, j))
+    assert run["bias"].shape == (1, H, i, j)
+    assert not run["bias"].any()
+
+
 def test_inputs_may_lie_in_memory_in_any_order(attend):
     tensors, mask = inputs(B, H), some_mask(B, H, I, J)
     strided = {name: tensor.mT.contiguous().mT for name, tensor in tensors.items()}
