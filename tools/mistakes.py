@@ -282,7 +282,8 @@ class Recorder:
             pytest.skip("this kind of test has noticed already")
 
     def pytest_runtest_logreport(self, report: "pytest.TestReport") -> None:
-        if not report.failed or report.nodeid in self.ignored:
+        # An error before the test itself, as of a kernel that does not start, is no finding.
+        if report.when != "call" or not report.failed or report.nodeid in self.ignored:
             return
         self.kinds.add(self.net.kind_of(report.nodeid))
         print(json.dumps(report.nodeid), file=self.record, flush=True)
@@ -414,10 +415,15 @@ def store(net: Net, result: Result) -> None:
 
 
 def results_of(
-    net: Net, runs: Sequence[Run], ignored: Callable[[Run], Collection[str]], **options: Any
+    net: Net,
+    runs: Sequence[Run],
+    ignored: Callable[[Run], Collection[str]],
+    *,
+    again: bool = False,
+    **options: Any,
 ) -> dict[str, Result]:
-    """The results of all runs, those of before included, with a line for each new one."""
-    before = stored(net)
+    """The results of all runs, those of before unless `again`, with a line for each new one."""
+    before = {} if again else stored(net)
     known = {run.name: before.get((run.name, run.fingerprint)) for run in runs}
     done = {name: result for name, result in known.items() if result}
     missing = [run for run in runs if run.name not in done]
@@ -549,17 +555,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", metavar="NAME", help="this mistake (repeatable)")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: 2)")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one mistake")
-    parser.add_argument("--again", action="store_true", help="forget the results of before")
+    parser.add_argument("--again", action="store_true", help="whatever was found before")
     options = parser.parse_args(arguments)
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch is loaded
     from mini_attention.mistakes import MISTAKES
 
     if unknown := [name for name in options.only or () if name not in MISTAKES]:
         parser.error(f"no such mistake: {', '.join(unknown)}; they are {', '.join(MISTAKES)}")
-    if options.again:
-        (STORE / f"{options.command}.jsonl").unlink(missing_ok=True)
     mistakes = [MISTAKES[name] for name in options.only or MISTAKES]
-    return COMMANDS[options.command](mistakes, jobs=options.jobs, timeout=options.timeout)
+    return COMMANDS[options.command](
+        mistakes, again=options.again, jobs=options.jobs, timeout=options.timeout
+    )
 
 
 if __name__ == "__main__":
