@@ -1,0 +1,296 @@
+"""How many small changes to the package the tests notice.
+
+    python -m tools.mutation                            go on where the last run stopped, report
+    python -m tools.mutation --fresh                    from nothing
+    python -m tools.mutation mini_attention/masks.py    these files alone
+    python -m tools.mutation --report                   report what is known, run nothing
+
+mutmut changes one place at a time (another operator, None for an argument, a word of a message)
+and runs the tests that reach the place, in a copy of the package and its tests in `.mutation`.
+It changes what stands in functions: module constants and decorated functions stay as they are.
+
+A mutant that no test notices needs a test, or, where the changed program can't do anything else
+than the right one, a line in tools/equivalent_mutants.toml that says why. Exit code 0 means that
+at least 95 % of the others were noticed, that every survivor is explained, and that every
+explanation is of a mutant that survived.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.steps import BIN, ROOT
+
+WORK = ROOT / ".mutation"
+EXPLANATIONS = ROOT / "tools" / "equivalent_mutants.toml"
+WANTED = 95.0  # per cent
+COPIED = ("mini_attention", "tests", "book", "README.md", "pyproject.toml")
+
+# Exit codes that mutmut stores. Whoever runs into the time limit, or dies, was noticed.
+FAILED, INTERNAL_ERROR = 1, 3
+TIMEOUT = (24, -24, 36, 152, 255)
+DIED = (-6, -9, -11)
+NOTICED = (FAILED, INTERNAL_ERROR, *TIMEOUT, *DIED)
+INTERRUPTED = 2
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change, known by what it changes and not by a number, which the next edit would move."""
+
+    file: str
+    function: str
+    was: str
+    now: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of all mutants of a run."""
+
+    noticed: Mapping[str, int]  # for each file
+    survivors: Sequence[Mutant]
+    unfinished: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A run's outcome held against the explanations."""
+
+    outcome: Outcome
+    explained: Sequence[Mutant]
+    unexplained: Sequence[Mutant]
+    stale: Sequence[Mutant]
+
+    @property
+    def score(self) -> float:
+        """Per cent of the mutants that were noticed, the explained ones left out."""
+        noticed = sum(self.outcome.noticed.values())
+        total = noticed + len(self.unexplained)
+        return 100 * noticed / total if total else 0.0
+
+    @property
+    def good(self) -> bool:
+        wrong = self.unexplained or self.stale or self.outcome.unfinished
+        return not wrong and self.score >= WANTED
+
+
+def judge(outcome: Outcome, reasons: Mapping[Mutant, str], files: Iterable[str]) -> Verdict:
+    """Which survivors are explained, and which explanations of `files` explain none."""
+    survivors, files = set(outcome.survivors), set(files)
+    return Verdict(
+        outcome,
+        explained=[mutant for mutant in outcome.survivors if mutant in reasons],
+        unexplained=[mutant for mutant in outcome.survivors if mutant not in reasons],
+        stale=[m for m in reasons if m.file in files and m not in survivors],
+    )
+
+
+def read_explanations(text: str) -> dict[Mutant, str]:
+    """The mutants that are the right program in other words, each with the reason."""
+    reasons = {}
+    for entry in tomllib.loads(text).get("mutant", []):
+        reason = entry.pop("why")
+        if not reason.strip():
+            raise ValueError(f"an explanation has to say why: {entry}")
+        reasons[Mutant(**entry)] = reason
+    return reasons
+
+
+def as_entry(mutant: Mutant) -> str:
+    """A survivor as it would stand among the explanations."""
+    fields = [f"{name} = {literal(text)}" for name, text in vars(mutant).items()]
+    return "\n".join(["[[mutant]]", *fields])
+
+
+def literal(text: str) -> str:
+    """A string of TOML that needs no escape where that can be had."""
+    if "'" not in text and "\n" not in text:
+        return f"'{text}'"
+    return json.dumps(text, ensure_ascii=False)
+
+
+def from_diff(file: str, name: str, diff: str) -> Mutant:
+    """A mutant from mutmut's name for it, `package.module.x_function__mutmut_3`, and its diff."""
+    function = name.rpartition(".")[2].partition("__mutmut_")[0].removeprefix("x_")
+    function = function.removeprefix("xǁ").replace("ǁ", ".")
+    lines = diff.splitlines()[2:]
+    was = [line[1:].strip() for line in lines if line.startswith("-")]
+    now = [line[1:].strip() for line in lines if line.startswith("+")]
+    return Mutant(file, function, "\n".join(was), "\n".join(now))
+
+
+# Running
+
+
+def run(files: Sequence[str], *, fresh: bool) -> Path:
+    """Let mutmut work until nothing is left to do, and return the folder of the results."""
+    folder = folder_of(files)
+    if fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    copy_project(folder, files)
+    forget_what_new_tests_may_notice(folder)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+    command = [str(BIN / "mutmut"), "run", "--max-children", str(os.cpu_count() or 1)]
+    print(f"mutmut works in {folder.relative_to(ROOT)}; its own words go to mutmut.log", flush=True)
+    with (folder / "mutmut.log").open("w") as log:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    if done.returncode:
+        tail = (folder / "mutmut.log").read_text(errors="replace").replace("\r", "\n")
+        raise SystemExit(f"{tail[-4000:]}\nmutmut stopped: the lines above are its last.")
+    check_names(folder)
+    return folder
+
+
+def folder_of(files: Sequence[str]) -> Path:
+    """Runs over some files have folders of their own: mutmut mixes up what it mutated before."""
+    return WORK / ("-".join(Path(file).stem for file in files) or "all")
+
+
+def copy_project(folder: Path, files: Sequence[str]) -> None:
+    """Bring the copy up to date, without the files that are gone, and keep times and results."""
+    for kept in (folder, folder / "mutants"):
+        shutil.rmtree(kept / "tests", ignore_errors=True)
+    shutil.rmtree(folder / "mini_attention", ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(
+                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        else:
+            shutil.copy2(ROOT / name, folder / name)
+    settings = folder / "pyproject.toml"
+    if files:
+        only = f"[tool.mutmut]\nonly_mutate = {json.dumps(list(files))}"
+        settings.write_text(settings.read_text("utf-8").replace("[tool.mutmut]", only), "utf-8")
+
+
+def forget_what_new_tests_may_notice(folder: Path) -> None:
+    """After a change of the tests, try the survivors again, and find out anew who tests what."""
+    digest = hashlib.sha256()
+    for path in sorted((folder / "tests").rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    stamp = folder / "tests.sha256"
+    if stamp.exists() and stamp.read_text() == digest.hexdigest():
+        return
+    (folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+    for path in results(folder):
+        stored = json.loads(path.read_text("utf-8"))
+        codes = stored["exit_code_by_key"]
+        stored["exit_code_by_key"] = {
+            name: code if code == FAILED else None for name, code in codes.items()
+        }
+        path.write_text(json.dumps(stored), "utf-8")
+    stamp.write_text(digest.hexdigest())
+
+
+def check_names(folder: Path) -> None:
+    """A test that pytest can't find by its name would make every mutant look noticed."""
+    stats = json.loads((folder / "mutants" / "mutmut-stats.json").read_text("utf-8"))
+    names = folder / "names.txt"
+    names.write_text("\n".join(stats["duration_by_test"]), "utf-8")
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"@{names}"]
+    done = subprocess.run(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{done.stdout[-2000:]}\npytest does not find these tests by their names.")
+
+
+# Reading the results
+
+DIFFS = """
+import json, sys
+from mutmut.mutation.diff_apply import get_diff_for_mutant
+wanted = json.load(sys.stdin)
+print(json.dumps([get_diff_for_mutant(name, path=path) for path, name in wanted]))
+"""
+
+
+def results(folder: Path) -> list[Path]:
+    return sorted((folder / "mutants").rglob("*.py.meta"))
+
+
+def read(folder: Path) -> Outcome:
+    noticed: Counter[str] = Counter()
+    survived: list[tuple[str, str]] = []
+    unfinished = 0
+    for path in results(folder):
+        file = path.relative_to(folder / "mutants").as_posix().removesuffix(".meta")
+        if not (folder / file).exists():
+            continue
+        for name, code in json.loads(path.read_text("utf-8"))["exit_code_by_key"].items():
+            if code is None or code == INTERRUPTED:
+                unfinished += 1
+            elif code in NOTICED:
+                noticed[file] += 1
+            else:
+                survived.append((file, name))
+    done = subprocess.run(
+        [sys.executable, "-c", DIFFS],
+        cwd=folder,
+        input=json.dumps(survived),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    diffs = json.loads(done.stdout)
+    mutants = [from_diff(*who, diff) for who, diff in zip(survived, diffs, strict=True)]
+    return Outcome(noticed, mutants, unfinished)
+
+
+def report(verdict: Verdict) -> None:
+    outcome = verdict.outcome
+    explained = Counter(mutant.file for mutant in verdict.explained)
+    unexplained = Counter(mutant.file for mutant in verdict.unexplained)
+    print(f"{'':36} mutants  noticed  explained  survivors")
+    for file in sorted({*outcome.noticed, *explained, *unexplained}):
+        counts = outcome.noticed.get(file, 0), explained[file], unexplained[file]
+        print(f"{file:36} {sum(counts):7} {counts[0]:8} {counts[1]:10} {counts[2]:10}")
+    if verdict.unexplained:
+        print(
+            "\nNo test notices these. Each needs a test, or a line `why = ` that proves it right:"
+        )
+        print("\n\n".join(["", *map(as_entry, verdict.unexplained)]))
+    if verdict.stale:
+        print(f"\nThese lines of {EXPLANATIONS.name} explain no survivor any more:")
+        print("\n\n".join(["", *map(as_entry, verdict.stale)]))
+    if outcome.unfinished:
+        print(
+            f"\n{outcome.unfinished} mutants are left to run: the same command goes on with them."
+        )
+    print(f"\n{verdict.score:.1f} % of the mutants were noticed; {WANTED:.0f} % are wanted")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.mutation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="*", help="as seen from the root; all when none is named")
+    parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found")
+    parser.add_argument("--report", action="store_true", help="run nothing")
+    given = parser.parse_args(arguments)
+    reasons = read_explanations(EXPLANATIONS.read_text("utf-8"))
+    folder = folder_of(given.files) if given.report else run(given.files, fresh=given.fresh)
+    outcome = read(folder)
+    verdict = judge(outcome, reasons, given.files or {mutant.file for mutant in reasons})
+    report(verdict)
+    return 0 if verdict.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
