@@ -10,6 +10,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .PHONY: help book test lint format refresh report lab clean
+.PHONY: unit mutation mistakes frameworks processors
 
 help:
 	@echo "make book      build the book and say where to open it"
@@ -20,12 +21,35 @@ help:
 	@echo "make lint      style and types only, in seconds"
 	@echo "make format    mend the style"
 	@echo "make clean     remove the built book and caches, but not .venv"
+	@echo
+	@echo "What the weekly workflow runs, each in 10 to 60 minutes:"
+	@echo "make mutation    how many small changes to the package the tests notice"
+	@echo "make mistakes    whether tests and notebooks notice mistakes that people make"
+	@echo "make frameworks  compare with JAX and Keras, in an environment of their own"
+	@echo "make processors  tests and notebooks as on older processors, with one thread and two"
+	@echo "make unit        the unit tests alone, with whichever torch is in .venv"
 
 book: $(READY)
 	@$(BIN)/python -m tools.steps book
 
 test: $(READY)
 	@$(BIN)/python -m tools.steps test
+
+unit: $(READY)
+	@$(BIN)/python -m tools.steps unit
+
+processors: $(READY)
+	@$(BIN)/python -m tools.steps processors
+
+mutation: $(READY) .venv/.ready-scheduled
+	@$(BIN)/python -m tools.mutation
+
+mistakes: $(READY)
+	@$(BIN)/python -m tools.mistakes suite
+	@$(BIN)/python -m tools.mistakes notebooks
+
+frameworks: .venv-frameworks/.ready
+	@OMP_NUM_THREADS=1 .venv-frameworks/bin/python -m pytest -q tests/frameworks
 
 lab: $(READY)
 	$(BIN)/jupyter lab book
@@ -47,7 +71,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf _build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .mutation .coverage
 
 # The last line alone makes the environment count as made: what was interrupted starts again.
 $(READY): requirements.txt tools/constraints.txt pyproject.toml
@@ -62,4 +86,15 @@ $(READY): requirements.txt tools/constraints.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(INDEX) -r requirements.txt || { \
 		echo "The installation failed; the lines above say at which package." >&2; \
 		echo "Mend that (network? disk space?) and run make again." >&2; exit 1; }
+	@touch $@
+
+.venv/.ready-scheduled: $(READY) tools/scheduled.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(INDEX) -r tools/scheduled.txt
+	@touch $@
+
+.venv-frameworks/.ready: $(READY) tools/frameworks.txt
+	@[ -x .venv-frameworks/bin/python ] || $(BIN)/python -m venv .venv-frameworks
+	@echo "Installing the other frameworks into .venv-frameworks: a few minutes, once ..."
+	@.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check $(INDEX) \
+		-r tools/frameworks.txt
 	@touch $@

@@ -1,5 +1,6 @@
 """What the project declares, held to what is there."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,12 +8,13 @@ import tomllib
 from importlib import metadata
 
 import pytest
+import torch
 import yaml
 from jupyter_book.config import get_final_config
 from packaging.requirements import Requirement
 from sphinx.util.matching import compile_matchers
 
-from tools import sphinx_pages, steps
+from tools import mutation, sphinx_pages, steps
 
 ROOT = steps.ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -26,6 +28,10 @@ def requirements(name):
 
 PINNED = requirements("requirements.txt")
 HELD = requirements("tools/constraints.txt")
+WORKFLOWS = {
+    path.stem: yaml.safe_load(path.read_text("utf-8"))
+    for path in (ROOT / ".github/workflows").glob("*.yml")
+}
 
 
 @pytest.mark.parametrize("pin", PINNED, ids=str)
@@ -57,8 +63,7 @@ def test_the_last_requirement_is_the_package_itself():
 
 
 def test_the_pythons_declared_are_those_that_are_tested():
-    workflow = yaml.safe_load((ROOT / ".github/workflows/book.yml").read_text("utf-8"))
-    tested = workflow["jobs"]["test"]["strategy"]["matrix"]["python"]
+    tested = WORKFLOWS["book"]["jobs"]["test"]["strategy"]["matrix"]["python"]
     named = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if ":: 3." in c]
     assert tested == named == ["3.11", "3.12", "3.13"]
     range_ = Requirement(f"python{PROJECT['requires-python']}").specifier
@@ -213,6 +218,194 @@ def test_the_book_is_built_strictly_and_from_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(steps, "BUILD", tmp_path / "_build")
     steps.forget_builds()
     assert not (tmp_path / "_build").exists()
+
+
+PACKAGE = """def f(x):
+    if x:
+        x = 1
+    return x
+"""
+ONE_WAY = "import mini_attention\ndef test_true(): assert mini_attention.f(1)\n"
+BOTH_WAYS = ONE_WAY + "def test_false(): assert not mini_attention.f(0)\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"), [(ONE_WAY, ["2->4"]), (BOTH_WAYS, [])], ids=["one way", "both ways"]
+)
+def test_a_branch_that_no_test_takes_fails_the_tests(monkeypatch, tmp_path, source, missing):
+    settings = (ROOT / "pyproject.toml").read_text("utf-8").partition("[tool.coverage.run]")
+    (tmp_path / "pyproject.toml").write_text(settings[1] + settings[2])
+    (tmp_path / "mini_attention.py").write_text(PACKAGE)
+    (tmp_path / "test_it.py").write_text(source)
+    (step,) = (step for step in steps.TEST if step.name == "tests")
+    command = [*step.command, "-n", "0", "--rootdir", ".", "-p", "xdist", "-p", "pytest_cov"]
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take seconds to load
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode != 0) == bool(missing)
+    assert re.findall(r"\d->\d", done.stdout) == missing
+
+
+# The weekly workflow
+
+
+def test_a_step_runs_with_the_processor_and_threads_that_it_names():
+    for step in steps.as_on("avx2", threads=2, workers=1):
+        told = "import os; assert os.environ['ATEN_CPU_CAPABILITY'] + os.environ['OMP_NUM_THREADS']"
+        alone = steps.Step("try", python(told + " == 'avx22'"), "", environment=step.environment)
+        assert steps.run(alone).passed == 1
+
+
+def test_every_processor_runs_tests_and_notebooks_with_one_thread_and_with_two(monkeypatch, capsys):
+    monkeypatch.setattr(steps, "instruction_sets", lambda: ("default", "avx2"))
+    ran = []
+    monkeypatch.setattr(steps, "run", lambda step: ran.append(step) or steps.Count(3))
+    assert steps.run_processors() == 0
+    assert {tuple(step.environment.values()) for step in ran} == {
+        (name, threads) for name in ("default", "avx2") for threads in "12"
+    }
+    assert ["--nbval" in step.command for step in ran] == [False, True] * 4
+    assert capsys.readouterr().out.splitlines()[-1] == "24 passed, 0 failed"
+
+
+def test_one_failure_on_one_processor_fails_them_all(monkeypatch):
+    monkeypatch.setattr(steps, "instruction_sets", lambda: ("default",))
+    counts = iter([steps.Count(3), steps.Count(3), steps.Count(3), steps.Count(2, 1)])
+    monkeypatch.setattr(steps, "run", lambda step: next(counts))
+    assert steps.run_processors() == 1
+
+
+@pytest.mark.parametrize(
+    ("native", "expected"),
+    [
+        ("DEFAULT", ("default",)),
+        ("AVX2", ("default", "avx2")),
+        ("AVX512", ("default", "avx2", "avx512")),
+        ("SVE256", ("default", "sve256")),
+    ],
+)
+def test_a_processor_can_play_those_before_it(monkeypatch, native, expected):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: native)
+    assert steps.instruction_sets() == expected
+
+
+def test_another_torch_is_held_to_all_tests_but_the_one_on_pins():
+    left_out = steps.UNIT.command[steps.UNIT.command.index("-k") + 1].removeprefix("not ")
+    assert left_out in globals()
+
+
+def test_both_ends_of_the_declared_range_of_torch_are_tested():
+    matrix = WORKFLOWS["scheduled"]["jobs"]["torch"]["strategy"]["matrix"]["include"]
+    (declared,) = (line for line in PROJECT["dependencies"] if line.startswith("torch"))
+    oldest = declared.replace(">=", "==") + ".*"
+    assert [entry["torch"] for entry in matrix] == [oldest, "torch"]
+    assert [entry["python"] for entry in matrix] == ["3.11", "3.13"]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_is_cautious(name):
+    workflow = WORKFLOWS[name]
+    assert workflow["permissions"] == {"contents": "read"}
+    for job in workflow["jobs"].values():
+        assert job["timeout-minutes"] <= 150
+        for step in job["steps"]:
+            if "checkout" in step.get("uses", ""):
+                assert step["with"] == {"persist-credentials": False}
+
+
+def test_the_weekly_workflow_asks_make_for_what_make_has():
+    jobs = WORKFLOWS["scheduled"]["jobs"]
+    asked = {"unit", *jobs["command"]["strategy"]["matrix"]["command"]}
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for target in asked:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+        assert f'@echo "make {target} ' in makefile
+
+
+def test_plain_pytest_leaves_out_the_tests_that_need_other_frameworks(pytestconfig):
+    assert (ROOT / "tests" / "frameworks").is_dir()
+    assert "frameworks" in pytestconfig.getini("norecursedirs")
+
+
+# The mutation tester
+
+DIFF = """--- a.py
++++ a.py
+@@ -1,3 +1,3 @@
+ def f(x):
+-    return x + 1
++    return x - 1
+"""
+MUTANT = mutation.Mutant("mini_attention/a.py", "f", "return x + 1", "return x - 1")
+
+
+def outcome(*survivors, noticed=20, unfinished=0):
+    return mutation.Outcome({"mini_attention/a.py": noticed}, survivors, unfinished)
+
+
+def test_a_mutant_is_known_by_what_it_changes():
+    for number in (3, 14):
+        name = f"mini_attention.a.x_f__mutmut_{number}"
+        assert mutation.from_diff("mini_attention/a.py", name, DIFF) == MUTANT
+    method = mutation.from_diff("a.py", "a.xǁClassǁ_f__mutmut_3", DIFF)
+    assert method.function == "Class._f"
+
+
+def test_an_entry_is_read_as_it_was_printed():
+    quotes = mutation.Mutant("a.py", "f", "x = 'a'\ny", 'x = "\\n"')
+    for mutant in (MUTANT, quotes):
+        text = mutation.as_entry(mutant) + "\nwhy = 'because'\n"
+        assert mutation.read_explanations(text) == {mutant: "because"}
+
+
+def test_an_explanation_without_a_reason_is_none():
+    with pytest.raises(ValueError, match="has to say why"):
+        mutation.read_explanations(mutation.as_entry(MUTANT) + "\nwhy = ' '\n")
+
+
+def test_an_unexplained_survivor_fails_and_an_explained_one_does_not(capsys):
+    files = [MUTANT.file]
+    verdict = mutation.judge(outcome(MUTANT), {}, files)
+    mutation.report(verdict)
+    assert mutation.as_entry(MUTANT) in capsys.readouterr().out
+    assert (verdict.good, round(verdict.score, 1)) == (False, 95.2)
+    verdict = mutation.judge(outcome(MUTANT), {MUTANT: "so"}, files)
+    mutation.report(verdict)
+    assert mutation.as_entry(MUTANT) not in capsys.readouterr().out
+    assert (verdict.good, verdict.score) == (True, 100)
+
+
+def test_an_explanation_of_no_survivor_is_stale(capsys):
+    verdict = mutation.judge(outcome(), {MUTANT: "so"}, [MUTANT.file])
+    mutation.report(verdict)
+    assert not verdict.good
+    assert "explain no survivor" in capsys.readouterr().out
+    assert mutation.judge(outcome(), {MUTANT: "so"}, ["mini_attention/b.py"]).good
+
+
+def test_mutants_that_have_not_run_are_told_and_count_as_no_success(capsys):
+    verdict = mutation.judge(outcome(unfinished=2), {}, [])
+    mutation.report(verdict)
+    assert not verdict.good
+    assert "2 mutants are left" in capsys.readouterr().out
+    assert not mutation.judge(outcome(noticed=0), {}, []).good
+
+
+def test_new_tests_get_the_survivors_again_and_old_tests_do_not(tmp_path):
+    folder = tmp_path / "mutants" / "mini_attention"
+    folder.mkdir(parents=True)
+    (tmp_path / "tests").mkdir()
+    meta, codes = folder / "a.py.meta", {"noticed": 1, "survived": 0, "no test": 33}
+    for text, expected in [("1", {"noticed": 1, "survived": None, "no test": None}), ("1", codes)]:
+        meta.write_text(json.dumps({"exit_code_by_key": codes}))
+        (tmp_path / "tests" / "test_a.py").write_text(text)
+        mutation.forget_what_new_tests_may_notice(tmp_path)
+        assert json.loads(meta.read_text())["exit_code_by_key"] == expected
+
+
+def test_every_explanation_is_of_a_line_that_is_there():
+    for mutant in mutation.read_explanations(mutation.EXPLANATIONS.read_text("utf-8")):
+        lines = {line.strip() for line in (ROOT / mutant.file).read_text("utf-8").splitlines()}
+        assert set(mutant.was.splitlines()) <= lines
 
 
 def test_ci_runs_what_everyone_runs():

@@ -1,7 +1,9 @@
-"""What `make book` and `make test` do, step by step.
+"""What `make book`, `make test` and their kin do, step by step.
 
-    python -m tools.steps book    build the book strictly, from nothing
-    python -m tools.steps test    everything: style, types, tests, notebooks, the book
+    python -m tools.steps book          build the book strictly, from nothing
+    python -m tools.steps test          everything: style, types, tests, notebooks, the book
+    python -m tools.steps unit          the unit tests alone, with whichever torch is installed
+    python -m tools.steps processors    tests and notebooks as on older processors, 1 thread and 2
 
 A step that passes takes a line. One that fails shows what it printed and what to do about it; the
 others still run, and the last line adds up what passed and what failed.
@@ -15,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -32,6 +35,7 @@ class Step:
     command: tuple[str, ...]
     remedy: str
     is_pytest: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -78,8 +82,9 @@ TEST = (
     ),
     Step(
         "tests",
-        module("pytest", "-q", "-n", WORKERS),
-        "run one alone: .venv/bin/pytest tests/FILE.py -k NAME",
+        module("pytest", "-q", "-n", WORKERS, "--cov"),
+        "run one alone: .venv/bin/pytest tests/FILE.py -k NAME; where all pass and a branch of "
+        "the package is missing, it needs a test",
         is_pytest=True,
     ),
     Step(
@@ -90,6 +95,15 @@ TEST = (
         is_pytest=True,
     ),
     BOOK,
+)
+
+
+UNIT = Step(
+    "tests",
+    # Another torch than the pinned one is what this step is for.
+    module("pytest", "-q", "-n", WORKERS, "-k", "not test_the_tests_run_with_what_is_pinned"),
+    "the package has to work with every torch that pyproject.toml allows: mend it, or the range",
+    is_pytest=True,
 )
 
 
@@ -106,7 +120,7 @@ def run(step: Step) -> Count:
             [*step.command, *extra],
             cwd=ROOT,
             # One thread each: two workers with two threads each would stand in their own way.
-            env={"OMP_NUM_THREADS": "1", **os.environ, "NO_COLOR": "1"},
+            env={"OMP_NUM_THREADS": "1", **os.environ, **step.environment, "NO_COLOR": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -172,14 +186,57 @@ def run_test() -> int:
     return 1 if total.failed else 0
 
 
+def run_unit() -> int:
+    return 1 if run(UNIT).failed else 0
+
+
+def instruction_sets() -> tuple[str, ...]:
+    """Those that torch has kernels for and this processor has, its own last."""
+    import torch  # takes seconds, and no other command needs it
+
+    native = torch.backends.cpu.get_cpu_capability().lower()
+    known = ("default", "avx2", "avx512")
+    return known[: known.index(native) + 1] if native in known else ("default", native)
+
+
+def as_on(instructions: str, threads: int, workers: int) -> tuple[Step, Step]:
+    """The unit tests and the notebooks, as they run on a processor with these instructions."""
+    environment = {"ATEN_CPU_CAPABILITY": instructions, "OMP_NUM_THREADS": str(threads)}
+    name = f"{instructions} {threads}"
+    remedy = "run it alone with " + " ".join(f"{key}={value}" for key, value in environment.items())
+    parallel = ("-n", str(workers), "--dist", "loadfile")
+    tests = module("pytest", "-q", *parallel)
+    notebooks = module("pytest", "-q", "--nbval", "book", *parallel)
+    return (
+        Step(f"{name} tests", tests, remedy, True, environment),
+        Step(f"{name} notebooks", notebooks, remedy, True, environment),
+    )
+
+
+def run_processors() -> int:
+    """Floats differ in their last bits between processors and numbers of threads."""
+    total, rows = Count(), ["instructions  threads  tests                   notebooks"]
+    for instructions, threads in product(instruction_sets(), (1, 2)):
+        workers = max(1, int(WORKERS) // threads)
+        tests, notebooks = (run(step) for step in as_on(instructions, threads, workers))
+        rows.append(f"{instructions:12}  {threads:7}  {tests!s:22}  {notebooks!s}")
+        total.add(tests)
+        total.add(notebooks)
+    print("", *rows, total, sep="\n")
+    return 1 if total.failed else 0
+
+
+COMMANDS = {"book": run_book, "test": run_test, "unit": run_unit, "processors": run_processors}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tools.steps",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=["book", "test"])
-    return {"book": run_book, "test": run_test}[parser.parse_args(arguments).what]()
+    parser.add_argument("what", choices=COMMANDS)
+    return COMMANDS[parser.parse_args(arguments).what]()
 
 
 if __name__ == "__main__":
