@@ -161,6 +161,16 @@ def test_masks_are_made_on_the_device_that_is_asked_for():
     assert window_mask(I, J, before=1, device="meta").is_meta
 
 
+def test_padding_is_counted_on_the_device_of_the_lengths(monkeypatch):
+    arange, devices = torch.arange, []
+    monkeypatch.setattr(
+        torch, "arange", lambda *size, device=None: devices.append(device) or arange(*size)
+    )
+    lengths = torch.tensor([4, 7])
+    padding_mask(lengths, J)
+    assert devices == [lengths.device]
+
+
 VALUE_ERRORS = {
     "i must be at least 0; got -1": lambda: causal_mask(-1),
     "j must be at least 0; got -2": lambda: causal_mask(1, -2),
