@@ -74,9 +74,10 @@ def check_multi_head(
     mask_name = "mask" if mask is None else mask.name
     theirs = _Form(cross, projections if compared else (), mask_name, call or _call)
     ours = _Form(cross, PROJECTIONS if compared else ())
-    usual, *cases = _cases(like)
+    cases = list(_cases(like))
     if mask is not None and mask.default is inspect.Parameter.empty:
-        usual, *cases = all_masked([usual, *cases])
+        cases = all_masked(cases)
+    usual = next(case for case in cases if case.mechanism == "tokens and heads")
     takes = {name for name, taken in {"mask": mask, "cross": cross}.items() if taken}
     at = _in_any_dtype(like)
     wrong: dict[Names, Program] = {(n,): ours.of(_wrong(at, kind)) for n, kind in _LAYERS.items()}
@@ -184,28 +185,36 @@ def _wrong(
 
 
 def _cases(like: MultiHeadAttention) -> Iterator[Case]:
-    draw = torch.Generator().manual_seed(0)
-    sizes = [p.in_features for p in (like.q_proj, like.k_proj, like.v_proj)]
-    heads = like.num_heads
+    draw = _Draw(like)
+    for cases in (_few_tokens, _whole_sequences, _masks, _emptiness, _numbers):
+        yield from cases(draw)
 
-    def sources(b: int, i: int, j: int) -> dict[str, Tensor]:
-        found = [
-            torch.randint(-4, 5, (b, n, size), generator=draw) / 2
-            for n, size in zip((i, j, j), sizes, strict=True)
-        ]
+
+class _Draw:
+    """Inputs for a layer of any size, in halves between -2 and 2."""
+
+    def __init__(self, like: MultiHeadAttention) -> None:
+        self.generator = torch.Generator().manual_seed(0)
+        self.sizes = [p.in_features for p in (like.q_proj, like.k_proj, like.v_proj)]
+        self.heads = like.num_heads
+        self.several = self.tokens(2, self.heads + 2)  # no two axes are alike
+
+    def sources(self, b: int, i: int, j: int) -> dict[str, Tensor]:
+        shapes = [(b, n, size) for n, size in zip((i, j, j), self.sizes, strict=True)]
+        found = [torch.randint(-4, 5, shape, generator=self.generator) / 2 for shape in shapes]
         return dict(zip(("query", "key", "value"), found, strict=True))
 
-    def tokens(b: int, n: int) -> dict[str, Tensor]:
+    def tokens(self, b: int, n: int) -> dict[str, Tensor]:
         """One sequence for all three, where they have as many features."""
-        given = sources(b, n, n)
-        return dict.fromkeys(given, given["query"]) if len(set(sizes)) == 1 else given
+        given = self.sources(b, n, n)
+        return dict.fromkeys(given, given["query"]) if len(set(self.sizes)) == 1 else given
 
-    several = tokens(2, heads + 2)
-    yield Case("tokens and heads", "", several)
+
+def _few_tokens(draw: _Draw) -> Iterator[Case]:
     yield Case(
         "evaluation",
         "In evaluation the same input gives the same output: dropout does not act.",
-        tokens(1, 1),
+        draw.tokens(1, 1),
         read=torch.zeros_like,
         again=True,
         means="dropout in evaluation",
@@ -213,12 +222,12 @@ def _cases(like: MultiHeadAttention) -> Iterator[Case]:
     yield Case(
         "one token",
         "With a single token all weight is on it: the output is out_proj(v_proj(x)).",
-        tokens(1, 1),
+        draw.tokens(1, 1),
     )
     yield Case(
         "causal mask",
         "Under a causal mask token 0 sees itself alone: its output is out_proj(v_proj(x)).",
-        tokens(1, 3),
+        draw.tokens(1, 3),
         mask=causal_mask(3),
         read=lambda output: output[:, :1],
     )
@@ -226,29 +235,36 @@ def _cases(like: MultiHeadAttention) -> Iterator[Case]:
         "two tokens",
         "A head compares its features of the query with its features of the keys, divides by "
         "the square root of their number, and adds up its features of the values.",
-        tokens(1, 2),
+        draw.tokens(1, 2),
     )
+
+
+def _whole_sequences(draw: _Draw) -> Iterator[Case]:
     yield Case(
         "tokens and heads",
         "Tokens attend to tokens, within their item and within each head.",
-        several,
+        draw.several,
     )
     yield Case(
         "cross-attention",
         "Queries come from one sequence, keys and values from another.",
-        sources(2, heads + 1, heads + 3),
+        draw.sources(2, draw.heads + 1, draw.heads + 3),
         needs=frozenset({"cross"}),
     )
     yield Case(
         "cross-attention",
         "Keys and values are two inputs, and each has its own projection.",
-        sources(2, heads + 2, heads + 2),
+        draw.sources(2, draw.heads + 2, draw.heads + 2),
         needs=frozenset({"cross"}),
     )
+
+
+def _masks(draw: _Draw) -> Iterator[Case]:
+    heads = draw.heads
     yield Case(
         "mask",
         "A token attends where its row of the mask is True.",
-        tokens(2, heads + 2),
+        draw.tokens(2, heads + 2),
         mask=causal_mask(heads + 2),
     )
     for items in (max(heads, 2), heads + 1):
@@ -256,42 +272,49 @@ def _cases(like: MultiHeadAttention) -> Iterator[Case]:
         yield Case(
             "mask",
             "A mask b i j belongs to the items: every head of an item gets the item's own.",
-            tokens(items, heads + 2),
+            draw.tokens(items, heads + 2),
             mask=causal_mask(heads + 2) & padding_mask(lengths, heads + 2),
         )
+
+
+def _emptiness(draw: _Draw) -> Iterator[Case]:
     nothing = causal_mask(3) & (torch.arange(3) != 1)[:, None]
     yield Case(
         "empty rows",
         "A token that may attend to nothing gets the bias of the output projection.",
-        tokens(1, 3),
+        draw.tokens(1, 3),
         mask=nothing,
     )
     yield Case(
         "empty rows",
         "A token that may attend to nothing leaves all gradients finite.",
-        tokens(1, 3),
+        draw.tokens(1, 3),
         mask=nothing,
         gradients=True,
     )
+
+
+def _numbers(draw: _Draw) -> Iterator[Case]:
+    wide = {name: tensor.double() for name, tensor in draw.several.items()}
     yield Case(
         "dtypes",
         "A layer in float64 computes in float64.",
-        {name: tensor.double() for name, tensor in several.items()},
+        wide,
     )
     yield Case(
         "large scores",
         "Scores of many thousands are no trouble: a row's own largest is subtracted first.",
-        {name: 100 * tensor.double() for name, tensor in several.items()},
+        {name: 100 * tensor for name, tensor in wide.items()},
     )
     yield Case(
         "large scores",
         "A hidden token has no influence, however large its score is.",
-        {name: 100 * tensor.double() for name, tensor in several.items()},
-        mask=causal_mask(heads + 2),
+        {name: 100 * tensor for name, tensor in wide.items()},
+        mask=causal_mask(draw.heads + 2),
     )
     yield Case(
         "gradients",
         "Inputs and projections get the gradients of the formula.",
-        several,
+        draw.several,
         gradients=True,
     )

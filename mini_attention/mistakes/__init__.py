@@ -4,7 +4,7 @@
 answer, and the tests of the package have to fail with each of them in its place.
 """
 
-from . import formula, layers, masks
+from . import formula, hiding, layers, masks, training
 from .catalogue import MISTAKES, Mistake
 
-__all__ = ["MISTAKES", "Mistake", "formula", "layers", "masks"]
+__all__ = ["MISTAKES", "Mistake", "formula", "hiding", "layers", "masks", "training"]
