@@ -226,10 +226,16 @@ def by_einsum(q, k, v, attn_mask=None, return_weights=True):
     return torch.einsum("...ij,...je->...ie", weights, v), weights
 
 
+class AsModule(nn.Module):
+    def forward(self, query, key, value, mask=None):
+        return attention(query, key, value, mask)
+
+
 @pytest.mark.parametrize(
     "function",
     [
         attention,
+        AsModule(),
         fused_attention,
         Formula().attention,
         F.scaled_dot_product_attention,
@@ -243,6 +249,10 @@ def by_einsum(q, k, v, attn_mask=None, return_weights=True):
 )
 def test_a_right_function_passes(function):
     assert "gradients" in check_attention(function).passed
+
+
+def test_what_a_module_takes_is_seen():
+    assert "mask" in check_attention(AsModule()).passed
 
 
 def test_a_report_tells_what_was_passed_and_what_could_not_be_checked():

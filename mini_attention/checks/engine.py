@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..masks import causal_mask
 from ..mistakes import MISTAKES
@@ -108,7 +108,8 @@ def check(subject: Subject, cases: Sequence[Case], only: Sequence[str] | None) -
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
     """The parameters of a function, or None where Python can't tell, as for a builtin."""
     try:
-        given = inspect.signature(function).parameters.values()
+        called = function.forward if isinstance(function, nn.Module) else function
+        given = inspect.signature(called).parameters.values()
     except ValueError:
         return None
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -66,7 +66,7 @@ def check_multi_head(
     """
     compared = like is None  # else where the module has its weights is not known
     like = _twin(module, num_heads, projections) if like is None else like
-    given = parameters(module.forward if call is None else call) or []
+    given = parameters(module if call is None else call) or []
     given = given if call is None else given[1:]
     mask = next((parameter for parameter in given if "mask" in parameter.name), None)
     cross = _sequences(given, mask) >= 3
