@@ -52,6 +52,7 @@ KINDS = {
     "tests/test_heads.py": "layers",
     "tests/test_masks.py": "masks",
     "tests/test_convert.py": "conversion",
+    "tests/test_checks.py": "checks",
     "mini_attention": "examples",  # of the docstrings
 }
 LEFT_OUT = (
