@@ -23,6 +23,7 @@ PAGES = {
         f"{TORCH}generated/torch.nn.MultiheadAttention.html"
     ),
     "collections.abc.Callable": f"{PYTHON}collections.abc.html#collections.abc.Callable",
+    "collections.abc.Mapping": f"{PYTHON}collections.abc.html#collections.abc.Mapping",
     "collections.abc.Sequence": f"{PYTHON}collections.abc.html#collections.abc.Sequence",
     "ArrayLike": "https://numpy.org/doc/stable/reference/typing.html#numpy.typing.ArrayLike",
     "Axes": "https://matplotlib.org/stable/api/axes_api.html",
