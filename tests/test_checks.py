@@ -115,6 +115,51 @@ def test_a_known_mistake_beside_an_unknown_one_is_told_with_a_warning():
         check_attention(function)
 
 
+def textbook(query, key, value, mask=None):
+    scores = query @ key.mT / math.sqrt(key.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1) @ value
+
+
+class OverHeads(nn.Module):
+    """Splits the heads, moves them to the front, and transposes once more."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_heads = 3
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(6, 6) for _ in range(4))
+
+    def forward(self, query, key, value):
+        q, k, v = (
+            linear(x).unflatten(-1, (3, 2)).transpose(1, 2).transpose(1, 2)
+            for linear, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
+        )
+        return self.out_proj(textbook(q, k, v).flatten(2))
+
+
+WRITTEN = {
+    "empty rows give nan": lambda: check_attention(textbook),
+    "query and key swapped": lambda: check_attention(lambda q, k, v: textbook(k, q, v)),
+    "weights transposed": lambda: check_attention(
+        lambda q, k, v: (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1).mT @ v
+    ),
+    "mask inverted": lambda: check_attention(
+        lambda q, k, v, mask=None: textbook(q, k, v, None if mask is None else ~mask),
+        only=["causal mask", "scale", "scores"],
+    ),
+    "attends over heads": lambda: check_multi_head(OverHeads()),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_mistake_is_known_in_other_words_and_where_it_raises(name):
+    with pytest.raises(CheckFailed) as failure:
+        WRITTEN[name]()
+    assert named(failure.value) == [name]
+    assert "Something else" not in str(failure.value)
+
+
 # Mistakes without a name
 
 
@@ -157,6 +202,7 @@ def test_an_error_of_a_function_is_shown_with_its_cause():
 
     with pytest.raises(CheckFailed, match="raised RuntimeError: mat1 and mat2") as failure:
         check_attention(broken)
+    assert named(failure.value) == []
     assert isinstance(failure.value.__cause__, RuntimeError)
 
 

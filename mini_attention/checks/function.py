@@ -63,7 +63,7 @@ def check_attention(function: Callable[..., Any], *, only: Sequence[str] | None 
         (name,): Program(MISTAKES[name].programs["attention"]) for name in NAMES
     }
     usual = next(case for case in cases if case.mechanism == "leading axes")
-    subject = Subject(Program(call), takes, Program(attention), wrong, _pairs, usual)
+    subject = Subject(Program(call), takes, Program(attention), wrong, pairs_of_formulas, usual)
     return check(subject, cases, only)
 
 
@@ -74,7 +74,7 @@ def _mask_name(names: list[str]) -> str | None:
     return next(iter(called + fourth), None)
 
 
-def _pairs() -> Iterator[tuple[Names, Program]]:
+def pairs_of_formulas() -> Iterator[tuple[Names, Program]]:
     """Two mistakes in one program, where they are in different steps of it."""
     kinds = {name: MISTAKES[name].source for name in NAMES}
     steps = {name: set(vars(kind)) & set(vars(Formula)) for name, kind in kinds.items()}

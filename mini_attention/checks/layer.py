@@ -19,6 +19,7 @@ from ..masks import causal_mask, padding_mask
 from ..mistakes import MISTAKES
 from ..mistakes.layers import Layer
 from .engine import Case, Names, Program, Report, Subject, all_masked, check, parameters
+from .function import pairs_of_formulas
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 # Wrong layers, and wrong functions for a right layer to attend with.
@@ -86,6 +87,8 @@ def check_multi_head(
     def twice_wrong() -> Iterator[tuple[Names, Program]]:
         for (one, kind), (other, attend) in itertools.product(_LAYERS.items(), _FUNCTIONS.items()):
             yield (one, other), ours.of(_wrong(at, kind, attend))
+        for names, both in pairs_of_formulas():
+            yield names, ours.of(_wrong(at, attend=both.call))
 
     program = theirs.of(_in_any_dtype(module))
     subject = Subject(program, takes, ours.of(at), wrong, twice_wrong, usual)

@@ -229,9 +229,7 @@ class QueryAndKeySwapped(Formula):
     """
 
     def scores(self, given: Prepared) -> Tensor:
-        if given.query.shape[-2] == given.key.shape[-2]:
-            given = given._replace(query=given.key, key=given.query)
-        return super().scores(given)
+        return super().scores(given._replace(query=given.key, key=given.query))
 
 
 @mistake("axis", *FORMULA)
@@ -242,8 +240,7 @@ class WeightsTransposed(Formula):
     """
 
     def output(self, weights: Tensor, given: Prepared) -> Tensor:
-        square = weights.shape[-1] == weights.shape[-2]
-        return super().output(weights.mT if square else weights, given)
+        return super().output(weights.mT, given)
 
 
 # The order of operations

@@ -62,7 +62,7 @@ class MaskTransposed(Formula):
     """
 
     def mask(self, mask: Tensor, query: Tensor) -> Tensor:
-        return mask.mT if mask.shape[-1] == mask.shape[-2] else mask
+        return mask.mT
 
 
 @mistake("one rank", *FORMULA)

@@ -107,8 +107,6 @@ class AttendsOverHeads(Layer):
     def heads(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None
     ) -> Tensor:
-        if q.shape[-2] != k.shape[-2]:
-            return super().heads(q, k, v, mask, bias)
         q, k, v = (rearrange(x, "b h n d -> b n h d") for x in (q, k, v))
         return rearrange(super().heads(q, k, v, None, None), "b n h e -> b h n e")
 
