@@ -170,7 +170,12 @@ def same(one: Answer, other: Answer) -> bool:
 
 
 def _agree(one: Answer, other: Answer) -> bool:
-    return (isinstance(one, Exception) and isinstance(other, Exception)) or same(one, other)
+    """Whether two answers can come of one mistake: both raise, or they are the same."""
+    if isinstance(one, Exception) or isinstance(other, Exception):
+        return isinstance(one, Exception) and isinstance(other, Exception)
+    if not other["output"].isfinite().all():  # what NaN does to gradients is a matter of chance
+        return _close(one["output"], other["output"])
+    return same(one, other)
 
 
 def _close(one: Tensor, other: Tensor) -> bool:
