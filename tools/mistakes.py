@@ -353,17 +353,10 @@ def run_all(
                 running.append(start(net, waiting.pop(0), ignored))
             wait([one.process.sentinel for one in running], timeout=1)
             for one in list(running):
-                late = time.monotonic() - one.begin > timeout
-                if one.process.is_alive() and not late:
-                    continue
-                timed_out = one.process.is_alive()
-                stop(one)
-                running.remove(one)
-                result = read_result(net, one.run, Path(one.folder.name))
-                if timed_out:
-                    result.ended = "timed out"
-                one.folder.cleanup()
-                yield result
+                ended = not one.process.is_alive()
+                if ended or time.monotonic() - one.begin > timeout:
+                    running.remove(one)
+                    yield finish(net, one, ended)
     finally:
         for one in running:
             stop(one)
@@ -377,6 +370,17 @@ def start(net: Net, run: Run, ignored: Callable[[Run], Collection[str]]) -> Runn
     )
     process.start()
     return Running(run, process, folder, time.monotonic())
+
+
+def finish(net: Net, one: Running, ended: bool) -> Result:
+    stop(one)
+    result = read_result(net, one.run, Path(one.folder.name))
+    if not ended:
+        result.ended = "timed out"
+    elif result.ended == "crashed":
+        result.note = f"{result.note}\nexit code {one.process.exitcode}".strip()
+    one.folder.cleanup()
+    return result
 
 
 def stop(one: Running) -> None:
@@ -498,17 +502,19 @@ def table(
     mistakes: Sequence["Mistake"], results: Mapping[str, tuple[Result, Result]]
 ) -> Iterator[str]:
     """A line for each mistake and kind, with the first test of the kind that notices."""
-    width = max(len(mistake.name) for mistake in mistakes)
-    yield f"{'mistake':{width}}  {'what is wrong':13}  {'noticed by':15}  first"
+    rows = [("mistake", "what is wrong", "noticed by", "first")]
     for mistake in mistakes:
         result, control = results[mistake.name]
         noticed = noticed_by(result, control)
-        start = f"{mistake.name:{width}}  {mistake.kind:13}  "
-        if not noticed:
-            yield f"{start}{'nobody' if result.ended == 'finished' else result.ended}"
-        for kind, tests in noticed.items():
-            yield f"{start}{kind:15}  {tests[0].split('::')[-1]}"
-            start = " " * len(start)
+        nobody = "nobody" if result.ended == "finished" else result.ended
+        names = (mistake.name, mistake.kind)
+        for kind, tests in noticed.items() or [(nobody, [""])]:
+            rows.append((*names, kind, tests[0].split("::")[-1]))
+            names = ("", "")
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
 
 
 # Commands
