@@ -402,6 +402,52 @@ def test_new_tests_get_the_survivors_again_and_old_tests_do_not(tmp_path):
         assert json.loads(meta.read_text())["exit_code_by_key"] == expected
 
 
+def test_every_file_of_the_package_is_in_one_part_and_mistakes_are_in_none():
+    for path in (ROOT / "mini_attention").rglob("*.py"):
+        file = path.relative_to(ROOT)
+        mine = [part for part in mutation.parts().values() if any(map(file.match, part.files))]
+        assert len(mine) == ("mistakes" not in file.parts), file
+        if mine:
+            one = mutation.part_of(str(file))
+            assert (one.files, one.tests) == ((str(file),), mine[0].tests)
+
+
+def test_what_is_no_part_and_no_file_of_one_is_an_error():
+    for name in ("marks", "mini_attention/mistakes/masks.py", "tools/steps.py"):
+        with pytest.raises(SystemExit, match="is neither a part"):
+            mutation.part_of(name)
+
+
+def test_a_copy_holds_the_tests_of_today_and_keeps_the_results(tmp_path):
+    gone = tmp_path / "mutants" / "tests" / "test_gone.py"
+    kept = tmp_path / "mutants" / "mini_attention" / "masks.py.meta"
+    for path in (gone, kept):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    for _ in range(2):
+        mutation.copy_project(tmp_path, mutation.part_of("mini_attention/masks.py"))
+    assert (gone.exists(), kept.exists()) == (False, True)
+    settings = tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))["tool"]["mutmut"]
+    assert settings["only_mutate"] == ["mini_attention/masks.py"]
+    assert all((tmp_path / name).exists() for name in settings["source_paths"])
+    assert "tests/test_masks.py" in settings["pytest_add_cli_args_test_selection"]
+
+
+def test_parts_add_up():
+    other = mutation.Outcome({"mini_attention/b.py": 2, MUTANT.file: 1}, [], 3)
+    total = mutation.together([outcome(MUTANT), other])
+    assert total.noticed == {"mini_attention/a.py": 21, "mini_attention/b.py": 2}
+    assert (total.survivors, total.unfinished) == ([MUTANT], 3)
+
+
+def test_progress_is_read_from_what_mutmut_prints(tmp_path):
+    log = tmp_path / "mutmut.log"
+    log.write_text("Running stats...")
+    assert mutation.progress(log) == "the tests run once, unchanged"
+    log.write_text("\r⠏ 3/163  🎉 3\r⠏ 14/163  🎉 13 🙁 1")
+    assert mutation.progress(log) == "14 of 163 mutants"
+
+
 def test_every_explanation_is_of_a_line_that_is_there():
     for mutant in mutation.read_explanations(mutation.EXPLANATIONS.read_text("utf-8")):
         lines = {line.strip() for line in (ROOT / mutant.file).read_text("utf-8").splitlines()}

@@ -2,7 +2,8 @@
 
     python -m tools.mutation                            go on where the last run stopped, report
     python -m tools.mutation --fresh                    from nothing
-    python -m tools.mutation mini_attention/masks.py    these files alone
+    python -m tools.mutation core                       this part alone: core, plots or checks
+    python -m tools.mutation mini_attention/masks.py    this file alone
     python -m tools.mutation --report                   report what is known, run nothing
 
 mutmut changes one place at a time (another operator, None for an argument, a word of a message)
@@ -19,9 +20,11 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +37,49 @@ WORK = ROOT / ".mutation"
 EXPLANATIONS = ROOT / "tools" / "equivalent_mutants.toml"
 WANTED = 95.0  # per cent
 COPIED = ("mini_attention", "tests", "book", "README.md", "pyproject.toml")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Files to change, and the tests to ask about them."""
+
+    name: str
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+def parts() -> dict[str, Part]:
+    """Plots and checks reach the whole package, slowly: their tests answer for them alone.
+
+    The collection of mistakes is in no part: a wrong program made wrong says nothing.
+    """
+    aside = ("plots", "checks")
+    # They hold the book, the tools and the mistakes to what they should be, not the package.
+    silent = ("benchmarks", "book", "mistakes", "notebooks_tool", "package", "project")
+    tests = [path.stem for path in sorted((ROOT / "tests").glob("test_*.py"))]
+    core = [test for test in tests if test.removeprefix("test_") not in (*aside, *silent)]
+    files = [path.name for path in sorted((ROOT / "mini_attention").glob("*.py"))]
+    made = [
+        Part(
+            "core",
+            tuple(f"mini_attention/{name}" for name in files if name != "plots.py"),
+            tuple(f"tests/{test}.py" for test in core),
+        ),
+        Part("plots", ("mini_attention/plots.py",), ("tests/test_plots.py",)),
+        Part("checks", ("mini_attention/checks/*",), ("tests/test_checks.py",)),
+    ]
+    return {part.name: part for part in made}
+
+
+def part_of(name: str) -> Part:
+    """The part of this name, or as much of a part as one file is."""
+    if name in parts():
+        return parts()[name]
+    for part in parts().values():
+        if any(Path(name).match(pattern) for pattern in part.files):
+            return Part(name.removesuffix(".py").replace("/", "-"), (name,), part.tests)
+    raise SystemExit(f"{name} is neither a part ({', '.join(parts())}) nor a file of one")
+
 
 # Exit codes that mutmut stores. Whoever runs into the time limit, or dies, was noticed.
 FAILED, INTERNAL_ERROR = 1, 3
@@ -132,33 +178,43 @@ def from_diff(file: str, name: str, diff: str) -> Mutant:
 # Running
 
 
-def run(files: Sequence[str], *, fresh: bool) -> Path:
-    """Let mutmut work until nothing is left to do, and return the folder of the results."""
-    folder = folder_of(files)
+def run(part: Part, *, fresh: bool) -> None:
+    """Let mutmut work on a part until nothing is left to do."""
+    folder = WORK / part.name
     if fresh:
         shutil.rmtree(folder, ignore_errors=True)
-    copy_project(folder, files)
+    copy_project(folder, part)
     forget_what_new_tests_may_notice(folder)
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+    log = folder / "mutmut.log"
     command = [str(BIN / "mutmut"), "run", "--max-children", str(os.cpu_count() or 1)]
-    print(f"mutmut works in {folder.relative_to(ROOT)}; its own words go to mutmut.log", flush=True)
-    with (folder / "mutmut.log").open("w") as log:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+    print(f"{part.name}: mutmut works; its own words go to {log.relative_to(ROOT)}", flush=True)
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "NO_COLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
-    if done.returncode:
-        tail = (folder / "mutmut.log").read_text(errors="replace").replace("\r", "\n")
+        told = time.monotonic()
+        while process.poll() is None:
+            time.sleep(1)
+            if time.monotonic() - told > 60:
+                told = time.monotonic()
+                print(f"{part.name}: {progress(log)}", flush=True)
+    if process.returncode:
+        tail = log.read_text(errors="replace").replace("\r", "\n")
         raise SystemExit(f"{tail[-4000:]}\nmutmut stopped: the lines above are its last.")
     check_names(folder)
-    return folder
 
 
-def folder_of(files: Sequence[str]) -> Path:
-    """Runs over some files have folders of their own: mutmut mixes up what it mutated before."""
-    return WORK / ("-".join(Path(file).stem for file in files) or "all")
+def progress(log: Path) -> str:
+    counts = re.findall(r" (\d+)/(\d+) ", log.read_text(errors="replace"))
+    return "{} of {} mutants".format(*counts[-1]) if counts else "the tests run once, unchanged"
 
 
-def copy_project(folder: Path, files: Sequence[str]) -> None:
+def copy_project(folder: Path, part: Part) -> None:
     """Bring the copy up to date, without the files that are gone, and keep times and results."""
     for kept in (folder, folder / "mutants"):
         shutil.rmtree(kept / "tests", ignore_errors=True)
@@ -166,15 +222,23 @@ def copy_project(folder: Path, files: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in COPIED:
         if (ROOT / name).is_dir():
-            shutil.copytree(
-                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, folder / name, ignore=ignored, dirs_exist_ok=True)
         else:
             shutil.copy2(ROOT / name, folder / name)
-    settings = folder / "pyproject.toml"
-    if files:
-        only = f"[tool.mutmut]\nonly_mutate = {json.dumps(list(files))}"
-        settings.write_text(settings.read_text("utf-8").replace("[tool.mutmut]", only), "utf-8")
+    settings = {
+        "source_paths": ["mini_attention"],
+        "only_mutate": [*part.files],
+        "also_copy": ["README.md", "book"],  # tests read them
+        "pytest_add_cli_args": ["-p", "no:cacheprovider"],
+        # The compiler can't see through the switch between a function and its mutants.
+        "pytest_add_cli_args_test_selection": [*part.tests, "-k", "not compil and not export"],
+        "use_git_change_detection": False,
+        "timeout_multiplier": 4.0,
+    }
+    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+    with (folder / "pyproject.toml").open("a", encoding="utf-8") as file:
+        file.write("\n".join(["", "[tool.mutmut]", *lines, ""]))
 
 
 def forget_what_new_tests_may_notice(folder: Path) -> None:
@@ -251,6 +315,14 @@ def read(folder: Path) -> Outcome:
     return Outcome(noticed, mutants, unfinished)
 
 
+def together(outcomes: Sequence[Outcome]) -> Outcome:
+    noticed: Counter[str] = Counter()
+    for outcome in outcomes:
+        noticed.update(outcome.noticed)
+    survivors = [mutant for outcome in outcomes for mutant in outcome.survivors]
+    return Outcome(noticed, survivors, sum(outcome.unfinished for outcome in outcomes))
+
+
 def report(verdict: Verdict) -> None:
     outcome = verdict.outcome
     explained = Counter(mutant.file for mutant in verdict.explained)
@@ -280,14 +352,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="*", help="as seen from the root; all when none is named")
+    parser.add_argument("names", nargs="*", help="parts, or files as seen from the root; else all")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found")
     parser.add_argument("--report", action="store_true", help="run nothing")
     given = parser.parse_args(arguments)
     reasons = read_explanations(EXPLANATIONS.read_text("utf-8"))
-    folder = folder_of(given.files) if given.report else run(given.files, fresh=given.fresh)
-    outcome = read(folder)
-    verdict = judge(outcome, reasons, given.files or {mutant.file for mutant in reasons})
+    asked = [part_of(name) for name in given.names or parts()]
+    for part in asked:
+        if not given.report:
+            run(part, fresh=given.fresh)
+    outcome = together([read(WORK / part.name) for part in asked])
+    ours = {m.file for m in reasons for part in asked if any(map(Path(m.file).match, part.files))}
+    verdict = judge(outcome, reasons, ours if given.names else {m.file for m in reasons})
     report(verdict)
     return 0 if verdict.good else 1
 
