@@ -199,7 +199,10 @@ MASK_CASES = {
     "mask_from_torch": {
         "two": lambda convert: convert(some_mask(I, J), some_mask(B, J), num_heads=H)
     },
-    "mask_to_torch": {"per head": lambda convert: convert(some_mask(B, H, I, J), num_heads=H)},
+    "mask_to_torch": {
+        "for all": lambda convert: convert(some_mask(I, J), num_heads=H),
+        "per head": lambda convert: convert(some_mask(B, H, I, J), num_heads=H),
+    },
 }
 CASES: dict[str, dict[str, Callable]] = {
     **{
@@ -215,7 +218,7 @@ def answer(ask: Callable, program: Callable) -> Answer:
     torch.manual_seed(0)
     try:
         found = ask(program)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         return {"error": type(error).__name__}
     if isinstance(found, dict):
         return found

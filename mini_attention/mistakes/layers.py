@@ -233,8 +233,7 @@ class CopiedInAnotherOrder(Layer):
         cls, module: nn.MultiheadAttention, *, attend: Attend = fused_attention
     ) -> MultiHeadAttention:
         layer = super().from_torch(module, attend=attend)
-        if layer.q_proj.weight.shape == layer.k_proj.weight.shape:
-            layer.q_proj, layer.k_proj = layer.k_proj, layer.q_proj
+        layer.q_proj, layer.k_proj = layer.k_proj, layer.q_proj
         return layer
 
 
@@ -242,7 +241,7 @@ class CopiedInAnotherOrder(Layer):
 class CopiedTransposed(Layer):
     """Copied matrices are transposed: x W in the text, W x in the code.
 
-    Square matrices fit, and the output is another one; symmetric ones hide it.
+    Only square matrices fit, and their output is another one; symmetric ones hide it.
     """
 
     @classmethod
@@ -251,9 +250,8 @@ class CopiedTransposed(Layer):
     ) -> MultiHeadAttention:
         layer = super().from_torch(module, attend=attend)
         with torch.no_grad():
-            for weight in (p.weight for p in (layer.q_proj, layer.k_proj, layer.v_proj)):
-                if weight.shape[0] == weight.shape[1]:
-                    weight.copy_(weight.T.clone())
+            for projection in (layer.q_proj, layer.k_proj, layer.v_proj):
+                projection.weight.copy_(projection.weight.T.clone())
         return layer
 
 
