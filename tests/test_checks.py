@@ -196,6 +196,32 @@ def test_what_can_be_seen_of_an_unknown_mistake_is_told(seen):
     assert sum(other in text for other in others) < len(others)
 
 
+def test_a_causal_mask_that_is_built_in_is_seen():
+    def built_in(query, key, value, mask):
+        n = query.shape[-2]
+        mask = torch.ones(n, key.shape[-2]).tril(key.shape[-2] - n).bool()
+        return attention(query, key, value, mask)
+
+    with pytest.raises(CheckFailed) as failure:
+        check_multi_head(MultiHeadAttention(6, 3, attend=built_in), call=lambda m, x: m(x))
+    assert "Only earlier tokens move an output: a causal mask is built in." in " ".join(
+        str(failure.value).split()
+    )
+
+
+def test_weights_that_do_not_sum_to_one_are_seen():
+    def gated(query, key, value):
+        return torch.sigmoid(query @ key.mT / math.sqrt(key.shape[-1])) @ value
+
+    with pytest.raises(CheckFailed, match=r"The weights of a query\s+do not sum to 1"):
+        check_attention(gated)
+
+
+def test_other_arguments_are_answered_with_an_adapter():
+    with pytest.raises(CheckFailed, match="An adapter helps: lambda query, key, value"):
+        check_attention(lambda query, key: query @ key.mT)
+
+
 def test_an_error_of_a_function_is_shown_with_its_cause():
     def broken(query, key, value):
         return (query @ key).softmax(-1) @ value
@@ -235,7 +261,7 @@ def test_no_line_is_wider_than_the_book():
     for name in ("finite fill", "softmax over heads"):
         with pytest.raises(CheckFailed) as failure:
             check_attention(MISTAKES[name].programs["attention"])
-        assert max(map(len, str(failure.value).splitlines())) <= 79
+        assert max(map(len, f"CheckFailed: {failure.value}".splitlines())) <= 79
 
 
 # Right answers, in whatever style
@@ -301,6 +327,43 @@ def test_what_a_module_takes_is_seen():
     assert "mask" in check_attention(AsModule()).passed
 
 
+def test_a_fourth_argument_that_can_be_no_mask_gets_none():
+    def with_temperature(query, key, value, temperature=1.0):
+        return attention(query, key, value, scale=1 / (temperature * math.sqrt(key.shape[-1])))
+
+    assert "mask" in check_attention(with_temperature).skipped
+
+
+def batched(query, key, value):
+    return torch.bmm((torch.bmm(query, key.mT) / math.sqrt(key.shape[-1])).softmax(-1), value)
+
+
+def four_axes(query, key, value, mask):
+    scores = torch.einsum("bhid,bhjd->bhij", query, key) / math.sqrt(key.shape[-1])
+    weights = torch.where(mask, scores, torch.finfo(scores.dtype).min).softmax(-1) * mask
+    return torch.einsum("bhij,bhje->bhie", weights, value)
+
+
+def test_a_function_for_three_or_for_four_axes_gets_them():
+    report = check_attention(batched)
+    assert "gradients" in report.passed
+    assert "leading axes" in report.skipped
+    assert {"leading axes", "mask"} <= set(check_attention(four_axes).passed)
+    with pytest.raises(CheckFailed) as failure:
+        check_attention(lambda query, key, value: batched(query, key, value * 2))
+    assert "output expected [[1.5, 1, 1.5]]" in str(failure.value)
+
+
+def test_arguments_are_given_by_their_names():
+    assert check_attention(lambda value, key, query: attention(query, key, value)).passed
+    layer = MultiHeadAttention(6, 3)
+
+    def call(module, values, keys, query, mask):
+        return module(query, keys, values, mask)
+
+    assert check_multi_head(layer, call=call).skipped == []
+
+
 def test_a_report_tells_what_was_passed_and_what_could_not_be_checked():
     report = check_attention(lambda query, key, value: attention(query, key, value))
     assert "scale" in report.passed
@@ -341,6 +404,26 @@ def test_a_right_layer_of_another_style_passes():
     names = ("W_q", "W_k", "W_v", "fc")
     report = check_multi_head(Pasted(6, 3), num_heads=3, projections=names)
     assert report.skipped == ["cross-attention"]
+    assert "gradients" in report.passed
+
+
+class Fused(nn.Module):
+    """One linear layer for queries, keys and values, inside another module."""
+
+    def __init__(self, bias):
+        super().__init__()
+        self.inner = nn.ModuleList([nn.Linear(6, 18, bias=bias), nn.Linear(6, 6)])
+
+    def forward(self, x):
+        q, k, v = (
+            part.unflatten(-1, (3, 2)).transpose(1, 2) for part in self.inner[0](x).chunk(3, -1)
+        )
+        return self.inner[1](attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_one_linear_layer_for_three_can_be_named(bias):
+    report = check_multi_head(Fused(bias), num_heads=3, projections=("inner.0", "inner.1"))
     assert "gradients" in report.passed
 
 
@@ -402,6 +485,17 @@ class Bare(nn.Module):
         self.out_proj = nn.Linear(6, out)
 
 
+class Small(nn.Module):
+    """Projects each head's own share of the input."""
+
+    num_heads = 3
+
+    def __init__(self):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(2, 2) for _ in range(3))
+        self.out_proj = nn.Linear(6, 6)
+
+
 @pytest.mark.parametrize(
     ("module", "options", "message"),
     [
@@ -412,11 +506,18 @@ class Bare(nn.Module):
             r"must name four linear layers.*\['q_proj', 'k_proj', 'v_proj', 'out_proj'\], and the "
             r"module has \['W_q', 'W_k', 'W_v', 'fc'\].*give like=",
         ),
+        (
+            nn.MultiheadAttention(6, 3),
+            {"like": MultiHeadAttention(6, 3)},
+            "nn.MultiheadAttention has masks of its own: give like=.* and call= with mask_to_torch",
+        ),
+        (Small(), {}, "made of 2 features and the output has 6: is the input cut into heads"),
         (Bare(), {"num_heads": 3, "projections": ["q_proj"]}, r"got \['q_proj'\]"),
         (
             Bare(out=5),
             {"num_heads": 3},
-            "out_proj must have 6 features in and 6 out, as d_model is 6; got 6 and 5",
+            "out_proj, or what stands for it, must have 6 features in and 6 out, as d_model is 6; "
+            "got 6 and 5",
         ),
         (Bare(), {"num_heads": 4}, r"d_model \(6\) must be divisible by num_heads \(4\)"),
     ],

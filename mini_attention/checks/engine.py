@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..masks import causal_mask
 from ..mistakes import MISTAKES
@@ -83,6 +82,7 @@ class Subject:
     wrong: Mapping[Names, Program]  # with one mistake
     twice_wrong: Callable[[], Iterator[tuple[Names, Program]]]  # with two
     usual: Case  # two items or more of several tokens, to watch a mistake that has no name
+    projects: bool = False  # as a layer does: its output is no mean of the values themselves
 
 
 def check(subject: Subject, cases: Sequence[Case], only: Sequence[str] | None) -> Report:
@@ -105,17 +105,6 @@ def check(subject: Subject, cases: Sequence[Case], only: Sequence[str] | None) -
     passed = dict.fromkeys(case.mechanism for case in put if not case.note)
     asked = dict.fromkeys(case.mechanism for case in cases if not case.note)
     return Report([*passed], [name for name in asked if name not in passed], notes)
-
-
-def parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """The parameters of a function, or None where Python can't tell, as for a builtin."""
-    try:
-        called = function.forward if isinstance(function, nn.Module) else function
-        given = inspect.signature(called).parameters.values()
-    except ValueError:
-        return None
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [parameter for parameter in given if parameter.kind not in variable]
 
 
 def all_masked(cases: Iterable[Case]) -> list[Case]:
@@ -206,7 +195,8 @@ def _failure(
         names = [name for name, other in given.items() if other is x]  # x may be all three
         lines.append(f"{' = '.join(names)} = {_shown(x)}")
     lines += ["", *_difference(expected, got), "", *_diagnosis(subject, case, got, put)]
-    return "\n".join(_wrapped(line) for line in lines).rstrip()
+    first = _wrapped(f"CheckFailed: {lines[0]}").removeprefix("CheckFailed: ")  # as it is shown
+    return "\n".join([first, *map(_wrapped, lines[1:])]).rstrip()
 
 
 def _difference(expected: dict[str, Tensor], got: Answer) -> list[str]:
@@ -239,10 +229,9 @@ def _diagnosis(subject: Subject, case: Case, got: Answer, put: Sequence[Case]) -
     if not case.means or isinstance(got, Exception):
         suspects, all_of_it = _suspects(subject, case, got, put)
     if not suspects:
-        return [
-            f"This is none of the {len(MISTAKES)} mistakes that this check knows. "
-            + " ".join(_observations(subject))
-        ]
+        unknown = f"This is none of the {len(MISTAKES)} mistakes that this check knows."
+        advice = ["Does it take other arguments? An adapter helps: lambda query, key, value: ..."]
+        return [" ".join([unknown, *_observations(subject)])] + advice * isinstance(got, TypeError)
     lines: list[str] = []
     named = dict.fromkeys(tuple(n for n in names if n not in BEYOND) or names for names in suspects)
     for names in named:
@@ -282,6 +271,7 @@ def _observations(subject: Subject) -> list[str]:
     inputs = subject.usual.inputs
     order = torch.arange(inputs["key"].shape[-2]).roll(1)
     later = {n: torch.cat([t[..., :-1, :], t[..., -1:, :] + 1], -2) for n, t in inputs.items()}
+    earlier = {n: torch.cat([t[..., :1, :] + 1, t[..., 1:, :]], -2) for n, t in inputs.items()}
     moved = {n: t if n == "query" else t[..., order, :] for n, t in inputs.items()}
     alone = {n: t[:1] for n, t in inputs.items()}
     causal = causal_mask(inputs["query"].shape[-2], len(order))
@@ -295,7 +285,17 @@ def _observations(subject: Subject) -> list[str]:
         return []
     seen = []
     if _close(outputs(later)[..., :1, :], plain[..., :1, :]):
-        seen.append("Another token's change moves nothing.")
+        if _close(outputs(earlier)[..., -1:, :], plain[..., -1:, :]):
+            seen.append("Another token's change moves nothing.")
+        else:
+            seen.append(
+                "Only earlier tokens move an output: a causal mask is built in. Compare with a "
+                "right one that has it too, or take it out for the check."
+            )
+    if not subject.projects:
+        ones = outputs({**inputs, "value": torch.ones_like(inputs["value"])})
+        if not _close(ones, torch.ones_like(ones)):
+            seen.append("The weights of a query do not sum to 1.")
     if "cross" in subject.takes and not _close(outputs(moved), plain):
         seen.append("Moving keys together with their values changes the output.")
     if not _close(outputs(alone), plain[:1]):

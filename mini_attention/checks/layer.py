@@ -18,8 +18,9 @@ from ..heads import Attend, MultiHeadAttention
 from ..masks import causal_mask, padding_mask
 from ..mistakes import MISTAKES
 from ..mistakes.layers import Layer
-from .engine import Case, Names, Program, Report, Subject, all_masked, check, parameters
+from .engine import Case, Names, Program, Report, Subject, all_masked, check
 from .function import pairs_of_formulas
+from .signature import REQUIRED, Parameters, in_order, mask_among, parameters
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 # Wrong layers, and wrong functions for a right layer to attend with.
@@ -50,7 +51,8 @@ def check_multi_head(
                      parameter with "mask" in its name, a mask i j or b i j, True where query i
                      may attend to key j; it returns the output, or a tuple that begins with it
         num_heads    the number of its heads, module.num_heads unless given
-        projections  the names of its four linear layers: queries, keys, values, output
+        projections  the names of its linear layers: those of queries, keys, values and output,
+                     or of two, where one makes queries, keys and values together
         like         instead of these two, the `MultiHeadAttention` that it should agree with
         call         an adapter for another signature; the module is its first argument:
                      `lambda module, x, mask: module(x, hide=~mask)`
@@ -65,18 +67,23 @@ def check_multi_head(
     right: evaluation, one token, causal mask, two tokens, tokens and heads,
       cross-attention, mask, empty rows, dtypes, large scores, gradients
     """
-    compared = like is None  # else where the module has its weights is not known
+    if isinstance(module, nn.MultiheadAttention) and call is None:
+        raise ValueError(
+            "nn.MultiheadAttention has masks of its own: give like=MultiHeadAttention.from_torch("
+            "module), and call= with mask_to_torch"
+        )
+    # Gradients of weights are compared where the module has each in a layer of its own.
+    names = tuple(projections) if like is None and len(projections) == 4 else ()
     like = _twin(module, num_heads, projections) if like is None else like
-    given = parameters(module if call is None else call) or []
-    given = given if call is None else given[1:]
-    mask = next((parameter for parameter in given if "mask" in parameter.name), None)
+    given = (parameters(module if call is None else call) or [])[call is not None :]
+    mask = mask_among(given)
     cross = _sequences(given, mask) >= 3
 
     mask_name = "mask" if mask is None else mask.name
-    theirs = _Form(cross, projections if compared else (), mask_name, call or _call)
-    ours = _Form(cross, PROJECTIONS if compared else ())
+    theirs = _Form(cross, names, mask_name, call or _call, given)
+    ours = _Form(cross, PROJECTIONS if names else ())
     cases = list(_cases(like))
-    if mask is not None and mask.default is inspect.Parameter.empty:
+    if mask is not None and mask.default is REQUIRED:
         cases = all_masked(cases)
     usual = next(case for case in cases if case.mechanism == "tokens and heads")
     takes = {name for name, taken in {"mask": mask, "cross": cross}.items() if taken}
@@ -91,7 +98,7 @@ def check_multi_head(
             yield names, ours.of(_wrong(at, attend=both.call))
 
     program = theirs.of(_in_any_dtype(module))
-    subject = Subject(program, takes, ours.of(at), wrong, twice_wrong, usual)
+    subject = Subject(program, takes, ours.of(at), wrong, twice_wrong, usual, projects=True)
     return check(subject, cases, only)
 
 
@@ -115,29 +122,28 @@ class _Form:
     projections: Sequence[str]  # the names of the four, or none to leave their gradients out
     mask_name: str = "mask"
     call: Callable[..., Any] = _call
+    given: Parameters | None = None
 
     def of(self, at: Callable[[torch.dtype], nn.Module]) -> Program:
         """The program that is a module in the dtype of its inputs."""
 
         def call(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Any:
-            sequences = (query, key, value) if self.cross else (query,)
+            sequences = in_order(self.given or [], (query, key, value)) if self.cross else (query,)
             masks = {} if mask is None else {self.mask_name: mask}
             return self.call(at(query.dtype), *sequences, **masks)
 
         def weights(dtype: torch.dtype) -> Mapping[str, Tensor]:
-            linear = [getattr(at(dtype), name) for name in self.projections]
-            return {
-                f"{role}.weight": x.weight for role, x in zip(PROJECTIONS, linear, strict=False)
-            }
+            roles = zip(PROJECTIONS, self.projections, strict=False)
+            return {f"{r}.weight": at(dtype).get_parameter(f"{n}.weight") for r, n in roles}
 
         return Program(call, weights)
 
 
-def _sequences(given: Sequence[inspect.Parameter], mask: inspect.Parameter | None) -> int:
+def _sequences(given: Parameters, mask: inspect.Parameter | None) -> int:
     """How many sequences a function takes: the arguments before the mask, or those it must have."""
     if mask is not None:
-        return list(given).index(mask)
-    return sum(parameter.default is inspect.Parameter.empty for parameter in given)
+        return given.index(mask)
+    return sum(parameter.default is REQUIRED for parameter in given)
 
 
 def _twin(
@@ -147,30 +153,49 @@ def _twin(
     num_heads = getattr(module, "num_heads", None) if num_heads is None else num_heads
     if not isinstance(num_heads, int):
         raise ValueError("the module has no num_heads: give num_heads=")
-    found = [getattr(module, name, None) for name in projections]
-    theirs = [linear for linear in found if isinstance(linear, nn.Linear)]
-    if len(theirs) != 4 or len(found) != 4:
-        children = [n for n, child in module.named_children() if isinstance(child, nn.Linear)]
+    theirs = _weights_and_biases(module, projections)
+    sizes = [weight.shape[1] for weight, _ in theirs]
+    d_model, output = sizes[0], len(theirs[-1][0])
+    if d_model * num_heads == output != d_model:
+        raise ValueError(
+            f"the queries are made of {d_model} features and the output has {output}: is the "
+            "input cut into heads before it is projected? Then a head knows its own share only"
+        )
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        twin = MultiHeadAttention(d_model, num_heads, key_size=sizes[1], value_size=sizes[2])
+        for role, (weight, bias) in zip(PROJECTIONS, theirs, strict=True):
+            ours = getattr(twin, role)
+            if ours.weight.shape != weight.shape:
+                raise ValueError(
+                    f"{role}, or what stands for it, must have {ours.in_features} features in and "
+                    f"{ours.out_features} out, as d_model is {d_model}; got {weight.shape[1]} and "
+                    f"{weight.shape[0]}"
+                )
+            ours.weight.copy_(weight)
+            ours.bias.copy_(torch.zeros_like(ours.bias) if bias is None else bias)
+    return twin
+
+
+def _weights_and_biases(
+    module: nn.Module, projections: Sequence[str]
+) -> list[tuple[Tensor, Tensor | None]]:
+    """Those of queries, keys, values and output, from four linear layers or from two."""
+    linear = {n: child for n, child in module.named_modules() if isinstance(child, nn.Linear)}
+    if not set(projections) <= linear.keys() or len(projections) not in (2, 4):
         raise ValueError(
             "projections= must name four linear layers, those of queries, keys, values and "
-            f"output; got {list(projections)}, and the module has {children}. For other "
-            "parameters give like=, a MultiHeadAttention with the same numbers"
+            "output, or two, one for the first three together and that of the output; "
+            f"got {list(projections)}, and the module has {list(linear)}. For other parameters "
+            "give like=, a MultiHeadAttention with the same numbers"
         )
-    d_model, key_size, value_size, _ = (linear.in_features for linear in theirs)
-    with torch.random.fork_rng(devices=[]):
-        twin = MultiHeadAttention(d_model, num_heads, key_size=key_size, value_size=value_size)
-    with torch.no_grad():
-        for role, name, linear in zip(PROJECTIONS, projections, theirs, strict=True):
-            ours = getattr(twin, role)
-            if ours.weight.shape != linear.weight.shape:
-                raise ValueError(
-                    f"{name} must have {ours.in_features} features in and {ours.out_features} "
-                    f"out, as d_model is {d_model}; got {linear.in_features} and "
-                    f"{linear.out_features}"
-                )
-            ours.weight.copy_(linear.weight)
-            ours.bias.copy_(torch.zeros_like(ours.bias) if linear.bias is None else linear.bias)
-    return twin
+    found: list[tuple[Tensor, Tensor | None]] = [
+        (linear[name].weight, linear[name].bias) for name in projections
+    ]
+    if len(found) == 4:
+        return found
+    (weight, bias), output = found
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    return [*zip(weight.chunk(3), biases, strict=True), output]
 
 
 def _wrong(

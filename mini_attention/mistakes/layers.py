@@ -72,7 +72,7 @@ class Layer(MultiHeadAttention):
 class SplitByView(Layer):
     """The features are cut into heads by a view, without moving an axis.
 
-    Each "head" gets a stretch of the sequence with all its features: a word sees the words of its
+    Each "head" gets a stretch of the sequence with all its features: a token sees the tokens of its
     own stretch only.
     """
 
@@ -88,8 +88,8 @@ class SplitByView(Layer):
 class MergedByView(Layer):
     """The heads are put back together by a view, without moving their axis back.
 
-    The output has the right shape, and the positions are mixed: the last word's value reaches
-    the first word even under a causal mask.
+    The output has the right shape, and the positions are mixed: the last token's value reaches
+    the first token even under a causal mask.
     """
 
     def merge(self, heads: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class MergedByView(Layer):
 class AttendsOverHeads(Layer):
     """One transpose is missing or one too many: inside each position the heads are compared.
 
-    Another word's change moves nothing, and the weights are n h h where they should be h n n.
+    Another token's change moves nothing, and the weights are n h h where they should be h n n.
     """
 
     def heads(
@@ -175,7 +175,7 @@ class NoOutputProjection(Layer):
 class KeysByQueryProjection(Layer):
     """The keys are projected with the matrix of the queries.
 
-    In self-attention every word looks for words like itself; nothing has a wrong shape.
+    In self-attention every token looks for tokens like itself; nothing has a wrong shape.
     """
 
     def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,37 @@
+"""What a reader's function or layer takes, told by the names of its parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from torch import nn
+
+Parameters = list[inspect.Parameter]
+Sequenced = TypeVar("Sequenced")
+REQUIRED = inspect.Parameter.empty
+
+
+def parameters(function: Callable[..., Any]) -> Parameters | None:
+    """The parameters of a function, or None where Python can't tell, as for a builtin."""
+    try:
+        called = function.forward if isinstance(function, nn.Module) else function
+        given = inspect.signature(called).parameters.values()
+    except ValueError:
+        return None
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [parameter for parameter in given if parameter.kind not in variable]
+
+
+def mask_among(given: Parameters) -> inspect.Parameter | None:
+    """The parameter that takes the mask: one that is called so."""
+    return next((parameter for parameter in given if "mask" in parameter.name), None)
+
+
+def in_order(given: Parameters, sequences: Sequence[Sequenced]) -> Sequence[Sequenced]:
+    """Query, key and value in the order in which the parameters name them, by first letters."""
+    letters = [parameter.name[0].lower() for parameter in given[:3]]
+    if sorted(letters) != ["k", "q", "v"]:
+        return sequences
+    return [sequences["qkv".index(letter)] for letter in letters]
