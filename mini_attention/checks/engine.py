@@ -250,20 +250,36 @@ def _suspects(
     all cases so: one mistake if it explains everything, else two, else one that explains some.
     """
     others = [(other, answer(subject.program, other)) for other in put if not other.note]
-    fallback: list[Names] = []
-    for programs in (subject.wrong.items(), subject.twice_wrong()):
-        agreement = {
+    alone = {names: answer(program, case) for names, program in subject.wrong.items()}
+    right = answer(subject.right, case)
+    seen = {name for (name,), found in alone.items() if not same(found, right)}
+
+    def agreement(programs: Mapping[Names, Program]) -> dict[Names, int]:
+        """How many cases each program answers as the subject does."""
+        return {
             names: sum(_agree(answer(program, other), known) for other, known in others)
-            for names, program in programs
-            if _agree(answer(program, case), got)
+            for names, program in programs.items()
         }
-        most = max(agreement.values(), default=0)
-        found = [names for names, count in agreement.items() if count == most]
-        if most == len(others):
-            return found, True
-        if not isinstance(got, Exception):  # anything can raise: that alone proves nothing
-            fallback = fallback or found
-    return fallback, False
+
+    one = {names: subject.wrong[names] for names, found in alone.items() if _agree(found, got)}
+    suspects = _most(agreement(one))
+    if suspects and suspects[1] == len(others):
+        return suspects[0], True
+    # Two mistakes of which this case shows neither do not show together.
+    pairs = ((names, p) for names, p in subject.twice_wrong() if seen.intersection(names))
+    both = _most(agreement({n: p for n, p in pairs if _agree(answer(p, case), got)}))
+    if both and both[1] == len(others):
+        return both[0], True
+    found = suspects or both
+    if not found or isinstance(got, Exception):  # anything can raise: that alone proves nothing
+        return [], False
+    return found[0], False
+
+
+def _most(agreement: Mapping[Names, int]) -> tuple[list[Names], int] | None:
+    """Those that agree in most cases, and in how many."""
+    most = max(agreement.values(), default=0)
+    return ([n for n, count in agreement.items() if count == most], most) if agreement else None
 
 
 def _observations(subject: Subject) -> list[str]:
