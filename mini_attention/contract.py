@@ -72,13 +72,13 @@ def as_computed(tensor: Tensor) -> AbstractContextManager[object]:
 def scores_shape(query: Tensor, key: Tensor) -> torch.Size:
     """The shape `... i j` of the scores of `query` `... i d` and `key` `... j d`."""
     leading = broadcast_leading(query=query, key=key)
-    return torch.Size([*leading, query.shape[-2], key.shape[-2]])
+    return leading + query.shape[-2:-1] + key.shape[-2:-1]
 
 
 def broadcast_leading(**tensors: Tensor) -> torch.Size:
     """The leading axes that the named tensors have together, when the last two are left out."""
     first, *rest = [tensor.shape[:-2] for tensor in tensors.values()]
-    if rest.count(first) == len(rest):  # the usual case, and torch's function is slow
+    if all(shape == first for shape in rest):  # the usual case, and torch's function is slow
         return first
     try:
         return torch.Size(torch.broadcast_shapes(first, *rest))  # type: ignore[no-untyped-call]
@@ -138,7 +138,7 @@ def _check_pairs(name: str, pairs: Tensor, shape: torch.Size, device: torch.devi
             f"{name} of shape {given} does not say which axes it has: scores of shape {wanted} "
             f"take rank 2 (i j) or rank {len(shape)}{hint}"
         )
-    if any(g not in (1, w) for g, w in zip(given[::-1], wanted[::-1], strict=False)):
+    if any(g not in (1, w) for g, w in zip(given, wanted[-pairs.ndim :], strict=True)):
         raise ValueError(
             f"{name} of shape {given} must match scores of shape {wanted}; an axis may be 1"
         )
@@ -190,7 +190,7 @@ def _shield(key: Tensor, value: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor
 
 def _autocast_enabled(tensor: Tensor) -> bool:
     device = tensor.device.type
-    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return device != "meta" and torch.is_autocast_enabled(device)  # "meta" has none to ask for
 
 
 def _cast_dtype(tensor: Tensor) -> torch.dtype:

@@ -461,6 +461,35 @@ def test_wrong_inputs_are_errors_that_name_what_came(attend, name):
         attend(**inputs(B, H) | wrong)
 
 
+WHOLE = {
+    "mask must be boolean, True where a query may attend to a key; got torch.int64. Convert a mask "
+    "of ones and zeros with mask.bool(); pass a float that is added to the scores as bias=": {
+        "mask": torch.ones(I, J, dtype=INT)
+    },
+    "bias is added to the scores and must be a float; pass a boolean as mask=": {
+        "bias": torch.ones(I, J, dtype=torch.bool)
+    },
+    "query and key are compared feature by feature and need the same number, at least 1; got 11 "
+    "and 12": {"key": torch.ones(B, H, J, D + 1, dtype=torch.float64)},
+    "query needs at least two axes, positions and features; got shape (11,)": {
+        "query": torch.ones(D, dtype=torch.float64)
+    },
+}
+
+
+@pytest.mark.parametrize("message", WHOLE)
+def test_an_error_says_all_that_it_should_and_no_more(attend, message):
+    with pytest.raises((TypeError, ValueError), match=f"^{re.escape(message)}$"):
+        attend(**inputs(B, H) | WHOLE[message])
+
+
+@pytest.mark.parametrize("leading", [(), (B,), (B, H, 1)], ids=str)
+def test_keys_and_values_are_counted_in_every_rank(attend, leading):
+    tensors = inputs(*leading) | {"value": inputs(*leading, j=J - 1)["value"]}
+    with pytest.raises(ValueError, match=r"^every key needs a value; got 7 keys and 6 values$"):
+        attend(**tensors)
+
+
 def test_an_error_of_the_weights_names_no_value():
     query, key = torch.ones(B, I, D), torch.ones(B + 1, J, D)
     with pytest.raises(ValueError, match=r"got query \(2, 5, 11\), key \(3, 7, 11\)$"):

@@ -46,7 +46,7 @@ CAN = {
     },
 }
 SLOW_BATCHES = "ignore:There is a performance drop:UserWarning"  # the kernel, looped over by vmap
-TORCH_ITSELF = "ignore:.torch.jit:DeprecationWarning"  # jacfwd and the compiler, inside torch
+TORCH_ITSELF = "ignore:.torch.jit"  # jacfwd and the compiler, inside torch
 
 
 def test_the_card_tells_what_each_implementation_can_do():

@@ -605,7 +605,7 @@ def test_a_module_with_the_formula_can_be_differentiated_twice():
 
     def call(*values):
         parameters = dict(zip(names, values, strict=True))
-        return torch.func.functional_call(layer, parameters, kwargs=tensors)
+        return torch.func.functional_call(layer, parameters, (), tensors)
 
     assert torch.autograd.gradgradcheck(call, values, fast_mode=True)
 
