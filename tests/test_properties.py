@@ -332,6 +332,15 @@ def test_a_mask_that_went_to_torch_and_back_is_the_same_mask(b, h, i, j, rank, s
     assert torch.equal(back, mask if rank == 2 else per_head.expand(b, h, i, j))
 
 
+@given(b=axes, h=few, i=lengths, j=lengths, seed=seeds)
+def test_two_masks_from_torch_allow_what_neither_of_them_hides(b, h, i, j, seed):
+    torch.manual_seed(seed)
+    hidden, padding = random_mask((i, j), 0.5), random_mask((b, j), 0.5)
+    mask, bias = mask_from_torch(hidden, padding, num_heads=h)
+    assert bias is None
+    assert torch.equal(mask, ~(hidden | rearrange(padding, "b j -> b 1 1 j")))
+
+
 # The modules.
 
 
@@ -382,6 +391,16 @@ def test_the_weights_of_a_layer_turn_its_values_into_its_output(attend, sized):
 
     actual = with_gradients(partial(layer, **given), **tensors)
     assert_same(actual, with_gradients(by_weights, **tensors), largest_score=10)
+
+
+@given(sized=layer_cases(seeing=True))
+def test_dropout_acts_on_outputs_in_training_and_never_on_the_weights_that_are_shown(attend, sized):
+    sizes, tensors, given = sized
+    layer = small(MultiHeadAttention(**sizes, dropout=0.9, attend=attend))
+    expected, weights = layer.eval()(**tensors, **given, return_weights=True)
+    output, shown = layer.train()(**tensors, **given, return_weights=True)
+    assert torch.equal(shown, weights)
+    assert not torch.equal(output, expected) or not output.numel()
 
 
 @given(sized=layer_cases(), part=lengths, before=windows)
