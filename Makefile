@@ -71,7 +71,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .mutation .coverage
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .mutation .mistakes .coverage
 
 # The last line alone makes the environment count as made: what was interrupted starts again.
 $(READY): requirements.txt tools/constraints.txt pyproject.toml

@@ -127,6 +127,12 @@ def test_documents_of_a_batch_are_compared_item_by_item():
         assert torch.equal(mask[item], document_mask(documents[item]))
 
 
+@pytest.mark.parametrize("b", [B, H])
+def test_a_padding_mask_without_a_head_axis_is_refused_with_as_many_items_as_heads_too(attend, b):
+    with pytest.raises(ValueError, match=rf"insert the missing axis.*\({b}, 1, 1, 7\)"):
+        attend(**inputs(b, H), mask=padding_mask([4] * b, J))
+
+
 def test_packed_sequences_attend_as_they_do_alone():
     layer = MultiHeadAttention(d_model=12, num_heads=3).double().eval()
     first, second = (torch.randn(1, n, 12, dtype=torch.float64) for n in (2, 3))
