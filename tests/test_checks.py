@@ -334,6 +334,18 @@ def test_a_fourth_argument_that_can_be_no_mask_gets_none():
     assert "mask" in check_attention(with_temperature).skipped
 
 
+def test_a_fourth_argument_with_a_tensor_for_a_default_is_no_mask():
+    bias = torch.zeros(1)
+    report = check_attention(lambda q, k, v, shift=bias: attention(q, k, v) + shift.to(q))
+    assert "mask" in report.skipped
+
+
+def test_trying_a_function_out_draws_no_random_numbers_of_the_caller():
+    state = torch.get_rng_state()
+    check_attention(lambda q, k, v: attention(q, k, v) + 0 * torch.rand(()))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def batched(query, key, value):
     return torch.bmm((torch.bmm(query, key.mT) / math.sqrt(key.shape[-1])).softmax(-1), value)
 

@@ -64,7 +64,11 @@ def check_attention(function: Callable[..., Any], *, only: Sequence[str] | None 
 
 def _mask(given: Parameters) -> inspect.Parameter | None:
     """The parameter that is called a mask, or else a fourth that could be one."""
-    fourth = [p for p in given[3:4] if p.name not in OPTIONS and p.default in (REQUIRED, None)]
+    fourth = [
+        p
+        for p in given[3:4]
+        if p.name not in OPTIONS and (p.default is REQUIRED or p.default is None)
+    ]
     return mask_among(given) or next(iter(fourth), None)
 
 
@@ -82,9 +86,10 @@ def _program(
         return function(*sequences, **{mask_name: mask}, **options)
 
     def works(axes: int) -> bool:
+        query = torch.zeros(*[1] * axes, 2, 2)
         try:
-            query = torch.zeros(*[1] * axes, 2, 2)
-            plain(query, query, query, torch.ones(2, 2).bool() if needs_mask else None)
+            with torch.random.fork_rng(devices=[]):
+                plain(query, query, query, torch.ones(2, 2).bool() if needs_mask else None)
         except Exception:  # whatever a reader's function raises
             return False
         return True
