@@ -10,7 +10,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .PHONY: help book test lint format refresh report lab clean
-.PHONY: unit mutation mistakes frameworks processors
+.PHONY: unit mutation mistakes frameworks processors bench
 
 help:
 	@echo "make book      build the book and say where to open it"
@@ -28,6 +28,10 @@ help:
 	@echo "make frameworks  compare with JAX and Keras, in an environment of their own"
 	@echo "make processors  tests and notebooks as on older processors, with one thread and two"
 	@echo "make unit        the unit tests alone, with whichever torch is in .venv"
+	@echo
+	@echo "make bench              time and memory beside the rivals, in 3 minutes"
+	@echo "make bench FULL=1       all cases, and the book's record of them, in 40 minutes"
+	@echo "make bench THREADS=\"1 2\"  with one thread and with two"
 
 book: $(READY)
 	@$(BIN)/python -m tools.steps book
@@ -50,6 +54,9 @@ mistakes: $(READY)
 
 frameworks: .venv-frameworks/.ready
 	@OMP_NUM_THREADS=1 .venv-frameworks/bin/python -m pytest -q tests/frameworks
+
+bench: .venv/.ready-bench
+	@$(BIN)/python -m benchmarks $(if $(FULL),--full) $(if $(THREADS),--threads $(THREADS))
 
 lab: $(READY)
 	$(BIN)/jupyter lab book
@@ -91,6 +98,11 @@ $(READY): requirements.txt tools/constraints.txt pyproject.toml
 .venv/.ready-scheduled: $(READY) tools/scheduled.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(INDEX) -r tools/scheduled.txt
 	@touch $@
+
+# Without the network the benchmark still runs, less one rival.
+.venv/.ready-bench: $(READY) tools/bench.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(INDEX) -r tools/bench.txt \
+		&& touch $@ || echo "tools/bench.txt could not be installed: going on without it"
 
 .venv-frameworks/.ready: $(READY) tools/frameworks.txt
 	@[ -x .venv-frameworks/bin/python ] || $(BIN)/python -m venv .venv-frameworks

@@ -2,58 +2,228 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 
-from benchmarks import layer, time_and_memory
-from benchmarks.timing import interleaved
+from benchmarks import __main__ as command
+from benchmarks import measure, record, rivals, sections
+from benchmarks.measure import Effort, interleaved
+from benchmarks.rivals import BARE, KINDS, Case, Outcome, assert_same
+
+TINY = Case(n=7, batch=2, num_heads=3, d_head=5)
+QUICK = Effort(least=2, most=2, turn=1e-5)
+EVERY = pytest.mark.parametrize("training", [False, True])
+KIND = pytest.mark.parametrize("kind", ["functions", "layers"])
 
 
-@pytest.mark.parametrize("mask", layer.MASKS)
-@pytest.mark.parametrize("mode", layer.MODES)
-def test_the_rivals_give_the_same_outputs_and_gradients(mode, mask):
-    calls = layer.rivals(n=7, d_model=15, num_heads=3, batch=2, mode=mode, mask=mask)
-    assert len(calls["layer"]()) == (10 if mode == "training" else 1)
-    layer.assert_same(calls)
+@pytest.fixture(autouse=True)
+def _without_compiler(monkeypatch):
+    """Compiling takes seconds; one test asks for it."""
+    monkeypatch.setattr(rivals, "has_compiler", lambda: False)
 
 
-@pytest.mark.parametrize("rival", ["bare", "torch"])
-@pytest.mark.parametrize("mode", ["evaluation", "training"])
-def test_a_rival_that_computes_something_else_is_refused(rival, mode):
-    calls = layer.rivals(n=7, d_model=15, num_heads=3, batch=2, mode=mode, mask="none")
-    *most, last = calls[rival]()
-    calls[rival] = lambda: (*most, last + 0.01)
-    with pytest.raises(AssertionError, match="not close"):
-        layer.assert_same(calls)
+@pytest.mark.parametrize("causal", [False, True])
+@EVERY
+@KIND
+def test_the_rivals_give_the_same_outputs_and_gradients(kind, training, causal):
+    case = replace(TINY, training=training, causal=causal)
+    calls = KINDS[kind](case)
+    assert len(calls) >= {"functions": 3, "layers": 6}[kind]
+    gradients = {"functions": 3, "layers": 9}[kind] if training else 0
+    assert len(calls[BARE]().gradients) == gradients
+    assert_same(calls)
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+@KIND
+def test_a_rival_that_computes_something_else_is_refused(kind, wrong):
+    calls = KINDS[kind](replace(TINY, training=True))
+    name = list(calls)[wrong]
+    output, weights, (*most, last) = calls[name]()
+    for outcome in [
+        Outcome(output + 0.01, weights, (*most, last)),
+        Outcome(output, weights, (*most, last + 0.01)),
+        Outcome(output, weights, (most[0] + 0.01, *most[1:], last)),
+        Outcome(output * torch.nan, weights, (*most, last)),
+    ]:
+        calls[name] = lambda outcome=outcome: outcome
+        with pytest.raises(AssertionError, match="differs from the rivals'"):
+            assert_same(calls)
+
+
+def test_weights_that_are_wrong_or_of_another_head_are_refused():
+    calls = KINDS["layers"](TINY)
+    output, weights, _ = calls["nn.MultiheadAttention, weights"]()
+    for other in (weights + 0.01, weights.roll(1, 1), weights.mean(1) + 0.01):
+        calls["nn.MultiheadAttention, weights"] = lambda other=other: Outcome(output, other)
+        with pytest.raises(AssertionError, match=r"weights of nn\.MultiheadAttention, weights"):
+            assert_same(calls)
+
+
+@pytest.mark.parametrize("missing", ["x_transformers.Attention", "compiled attention"])
+def test_a_rival_that_is_missing_is_told(monkeypatch, missing):
+    monkeypatch.setattr(rivals, "x_transformers", lambda: None)
+    assert missing in rivals.missing()
+    assert missing not in {**rivals.layers(TINY), **rivals.functions(TINY)}
+
+
+def test_the_compiled_formula_takes_part_where_there_is_a_compiler(monkeypatch):
+    monkeypatch.setattr(rivals, "has_compiler", lambda: True)
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
+    assert "compiled attention" in rivals.functions(TINY)
+    assert "compiled attention" not in rivals.functions(TINY, compiled=False)
+
+
+def test_rivals_that_make_the_matrix_leave_the_long_sequences_to_the_others(monkeypatch):
+    assert TINY.matrix_bytes == 4 * 2 * 3 * 7 * 7
+    monkeypatch.setattr(rivals, "LARGEST", TINY.matrix_bytes - 1)
+    assert "attention" not in rivals.functions(TINY)
+    assert not [name for name in rivals.layers(TINY) if "weights" in name]
+
+
+def test_the_work_of_a_case_is_counted_by_hand():
+    core = 2 * 2 * (2 * 3 * 7 * 7 * 5)
+    projections = 2 * 4 * (2 * 7 * 15 * 15)
+    assert rivals.flops("functions", TINY) == core
+    assert rivals.flops("layers", replace(TINY, training=True)) == 3 * (core + projections)
+    hidden = replace(TINY, causal=True)
+    assert rivals.flops("functions", hidden) == pytest.approx(
+        core * (1 + 2 + 3 + 4 + 5 + 6 + 7) / 49
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_rival_is_timed_once_a_repeat_on_the_threads_asked_for(threads):
+    before, seen = torch.get_num_threads(), set()
+    call = lambda: seen.add(torch.get_num_threads())
+    times = interleaved({"one": call, "other": call}, QUICK, threads=threads)
+    assert {name: len(values) for name, values in times.items()} == {"one": 2, "other": 2}
+    assert seen == {threads}
+    assert torch.get_num_threads() == before
+
+
+def test_repeats_end_when_the_seconds_are_spent_but_not_before_the_least():
+    nothing = {"one": lambda: None}
+    effort = Effort(least=3, most=5, seconds=0.0, turn=1e-5)
+    assert len(interleaved(nothing, effort)["one"]) == 3
+    assert len(interleaved(nothing, replace(effort, seconds=60.0))["one"]) == 5
 
 
 def test_quotients_are_taken_within_a_repeat():
-    times = {"layer": [2.0, 4.0, 30.0], "bare": [1.0, 2.0, 10.0]}
-    assert layer.quotients(times, "bare").startswith("2.000 [")
+    times = {"ours": [2.0, 4.0, 30.0], "theirs": [1.0, 2.0, 10.0]}
+    assert measure.paired(times, "ours", "theirs") == [2.0, 2.0, 3.0]
 
 
-def test_every_rival_is_timed_once_a_repeat_on_one_thread():
-    threads, seen = torch.get_num_threads(), set()
-    torch.set_num_threads(2)
-    try:
-        call = lambda: seen.add(torch.get_num_threads())
-        times = interleaved({"one": call, "other": call}, repeats=5, seconds=1e-5)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(threads)
-    assert {name: len(values) for name, values in times.items()} == {"one": 5, "other": 5}
-    assert seen == {1}
+def test_a_spread_is_quartile_median_quartile():
+    assert measure.spread([5.0, 1.0, 2.0, 4.0, 3.0]) == [2.0, 3.0, 4.0]
+    assert measure.spread([7.0]) == [7.0, 7.0, 7.0]
 
 
-def test_the_recorded_file_has_a_number_for_every_length_and_names_no_machine():
-    recorded = json.loads(time_and_memory.FILE.read_text())
-    fresh = time_and_memory.measure([8, 16], heads=1, features=4, repeats=1)
-    assert recorded.keys() == fresh.keys()
-    for column in ("milliseconds", "peak_bytes"):
-        for numbers in recorded[column].values():
-            assert len(numbers) == len(recorded["n"]) > 5
-            assert numbers == sorted(numbers)
-            assert min(numbers) > 0
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", recorded["date"])
-    assert recorded["threads"] == 1
+def test_the_slope_of_a_power_is_its_exponent():
+    lengths = [64, 128, 256, 1024]
+    values = [1e9, *(3.0 * n**1.5 for n in lengths[1:])]
+    assert measure.slope(lengths, values, start=128) == pytest.approx(1.5)
+    assert measure.slope(lengths, [None, 5.0, None, 40.0], start=1) == pytest.approx(1.0)
+    assert measure.slope(lengths, values, start=1024) is None
+
+
+def test_a_fresh_process_grows_by_what_the_formula_makes():
+    case = replace(TINY, n=1021)
+    grown = measure.process_bytes(case, "attention")
+    assert 2 * case.matrix_bytes < grown < 3 * case.matrix_bytes
+
+
+def test_the_graphics_memory_of_a_call_is_its_peak_less_what_was_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 100)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 131)
+    assert measure.allocated_bytes(lambda: None, "cuda") == 31
+
+
+# The command and its file
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Run the command on a handful of tiny cases, and read what it wrote."""
+    grid = {"num_heads": (3,), "d_head": (5,), "n": (7,)}
+    small = replace(
+        sections.SHORT,
+        effort=QUICK,
+        lengths=(7,),
+        longer=(11,),
+        grids={"functions": grid, "layers": grid},
+    )
+    monkeypatch.setattr(command, "SHORT", small)
+    file = tmp_path / "folder" / "benchmark.json"
+
+    def run(*arguments):
+        command.main([*arguments, "--file", str(file)])
+        return json.loads(file.read_text())
+
+    return run
+
+
+def test_a_run_leaves_a_place_for_what_it_did_not_measure(run):
+    written = run("--only", "layers")
+    assert written.keys() == record.PLACES.keys()
+    assert written["cpu"]["growth"] is None
+    assert set(written["cuda bfloat16"].values()) == {None}
+    (row,) = written["cpu"]["layers"]["rows"]
+    assert row["peak_bytes"].keys() == row["milliseconds"].keys()
+    assert "MultiHeadAttention / nn.MultiheadAttention" in row["ratios"]
+
+
+def test_a_finished_section_survives_the_interruption_of_the_next(run, monkeypatch):
+    def measured(section, *_):
+        if section == "layers":
+            raise KeyboardInterrupt
+        return {"rows": [section]}
+
+    monkeypatch.setattr(command, "measure", measured)
+    run("--only", "growth")
+    with pytest.raises(KeyboardInterrupt):
+        run("--only", "functions", "layers")
+    written = run("--only", "growth")["cpu"]
+    assert written["functions"]["rows"] == ["functions"]
+    assert written["layers"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--n", "0"], "must be an integer of at least 1; got 0"),
+        (["--threads", "1000000"], r"--threads 1000000: this machine has \d+ cores"),
+        (["--only", "everything"], "invalid choice: 'everything'"),
+        (["--file", "."], r"--file \. can't be continued: .*[Ii]s a directory"),
+    ],
+)
+def test_a_bad_argument_is_told_before_anything_runs(capsys, arguments, complaint):
+    with pytest.raises(SystemExit):
+        command.main(arguments)
+    assert re.search(complaint, capsys.readouterr().err)
+
+
+def test_only_a_full_run_of_all_lengths_writes_the_books_file():
+    files = [
+        command.parse(words.split()).file
+        for words in ("--full", "", "--full --n 8", "--full --repeats 2")
+    ]
+    assert files == [record.BOOK, *[record.ELSEWHERE] * 3]
+
+
+def test_the_books_file_has_what_the_chapters_draw_and_names_no_machine(run):
+    fresh, kept = (r["cpu"]["growth"] for r in (run("--only", "growth"), record.read(record.BOOK)))
+    assert kept.keys() == fresh.keys()
+    assert kept["setting"] == "full"
+    assert kept["n"] == [128, 256, 512, 1024, 2048, 4096]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", kept["date"])
+    for mode in ("forward", "training"):
+        assert kept[mode].keys() == fresh[mode].keys()
+        for name in ("attention", "fused_attention"):
+            times = kept[mode]["milliseconds"][name]
+            assert len(times) == len(kept["n"])
+            assert times == sorted(times)
+            assert len(kept[mode]["peak_bytes"][name]) == len(kept["n_of_bytes"])

@@ -1,0 +1,173 @@
+"""What is measured: growth with the length, and a grid of cases for functions and for layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.measure import (
+    Effort,
+    allocated_bytes,
+    interleaved,
+    matrix_product,
+    paired,
+    process_bytes,
+    slope,
+    spread,
+)
+from benchmarks.rivals import BARE, KINDS, Case, assert_same, flops, functions
+
+PRODUCT = "matrix product"
+START = {"milliseconds": 512, "peak_bytes": 1024, "process_bytes": 1024}  # fixed costs before
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Which cases, and how long for each."""
+
+    effort: Effort
+    lengths: tuple[int, ...]  # of which time is measured
+    longer: tuple[int, ...]  # beyond these: bytes alone
+    fresh: int  # bytes of fresh processes from this length on
+    grids: Mapping[str, Mapping[str, Sequence[Any]]]
+
+
+BOTH = {"training": (False, True), "causal": (False, True)}
+SHORT = Setting(
+    Effort(least=3, most=7, seconds=1.0),
+    lengths=(128, 256, 512, 1024, 2048),
+    longer=(4096,),
+    fresh=4096,
+    grids={
+        "functions": {"batch": (1,), "d_head": (64,), "n": (512, 2048), **BOTH},
+        "layers": {"d_head": (8, 64), "n": (16, 128, 1024), **BOTH},
+    },
+)
+FULL = Setting(
+    Effort(least=3, most=15, seconds=10.0),
+    lengths=(128, 256, 512, 1024, 2048, 4096),
+    longer=(8192, 16384),
+    fresh=1024,
+    grids={
+        "functions": {"batch": (1, 8), "d_head": (32, 64), "n": (512, 1024, 2048, 4096), **BOTH},
+        "layers": {"d_head": (8, 32, 64), "n": (16, 128, 512, 1024, 2048, 4096), **BOTH},
+    },
+)
+
+
+def cases(grid: Mapping[str, Sequence[Any]], base: Case) -> list[Case]:
+    """Every combination, the short and small ones first."""
+    made = [
+        replace(base, **dict(zip(grid, values, strict=True))) for values in product(*grid.values())
+    ]
+    return sorted(made, key=lambda case: case.n * case.batch)
+
+
+def measure_grid(
+    kind: str, setting: Setting, base: Case, threads: Iterable[int]
+) -> Iterator[dict[str, Any]]:
+    for count in threads:
+        for case in cases(setting.grids[kind], base):
+            yield measure_case(kind, case, setting.effort, count)
+
+
+def measure_case(kind: str, case: Case, effort: Effort, threads: int) -> dict[str, Any]:
+    """One row of a section: its rivals side by side, and a matrix product beside them."""
+    torch.set_num_threads(threads)  # before anything is compiled
+    calls = KINDS[kind](case)
+    assert_same(calls)
+    multiply, product_flops = matrix_product(case.device, case.dtype)
+    timed = {**calls, PRODUCT: multiply}
+    times = interleaved(timed, effort, threads=threads, device=case.device)
+    work = flops(kind, case) / product_flops
+    return {
+        **asdict(case),
+        "threads": threads,
+        "repeats": len(times[PRODUCT]),
+        "gflops_of_matrix_product": round(product_flops / median(times[PRODUCT]) / 1e9, 1),
+        "milliseconds": {name: milliseconds(times[name]) for name in calls},
+        "ratios": {
+            f"{ours} / {theirs}": rounded(spread(paired(times, ours, theirs)))
+            for ours, theirs in pairs(kind, calls)
+        },
+        "share_of_matrix_product": {
+            name: round(work * median(paired(times, PRODUCT, name)), 3) for name in calls
+        },
+        "peak_bytes": {name: allocated_bytes(call, case.device) for name, call in calls.items()},
+    }
+
+
+def pairs(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:
+    """Everybody over the bare kernel; then our layer over each rival that returns as much."""
+    names = list(names)
+    made = [(name, BARE) for name in names if name != BARE]
+    if kind == "layers":
+        ours, weighing = "MultiHeadAttention", "MultiHeadAttention, weights"
+        theirs = [name for name in names if not name.startswith((ours, BARE))]
+        made += [(weighing if "weights" in name else ours, name) for name in theirs]
+    return made
+
+
+def growth(setting: Setting, base: Case) -> dict[str, Any]:
+    """Time and bytes of the functions by length, on one thread: a column for each rival."""
+    torch.set_num_threads(1)
+    longer = (*setting.lengths, *setting.longer)
+    measured: dict[str, Any] = {
+        name: getattr(base, name) for name in ("batch", "num_heads", "d_head")
+    }
+    measured |= {"threads": 1, "n": list(setting.lengths), "n_of_bytes": list(longer)}
+    for mode, training in {"forward": False, "training": True}.items():
+        each = [replace(base, training=training, n=n) for n in longer]
+        columns = {
+            "milliseconds": by_rival(
+                [time_of(case, setting.effort) for case in each if case.n in setting.lengths]
+            ),
+            "peak_bytes": by_rival([bytes_of(case) for case in each]),
+            "process_bytes": by_rival([process_bytes_of(case, setting.fresh) for case in each]),
+        }
+        slopes = {
+            f"slopes_of_{what}": {
+                name: slope(longer[: len(values)], values, start=START[what])
+                for name, values in column.items()
+            }
+            for what, column in columns.items()
+        }
+        measured[mode] = {**columns, **slopes}
+    return measured
+
+
+def time_of(case: Case, effort: Effort) -> dict[str, float]:
+    calls = functions(case, compiled=False)
+    assert_same(calls)
+    times = interleaved(calls, effort, device=case.device)
+    return {name: milliseconds(values) for name, values in times.items()}
+
+
+def bytes_of(case: Case) -> dict[str, int]:
+    calls = functions(case, compiled=False)
+    return {name: allocated_bytes(call, case.device) for name, call in calls.items()}
+
+
+def process_bytes_of(case: Case, fresh: int) -> dict[str, int]:
+    if case.n < fresh or case.device != "cpu":
+        return {}
+    return {name: process_bytes(case, name) for name in functions(case, compiled=False)}
+
+
+def by_rival(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float | None]]:
+    """A column for each name; None where a rival did not take part."""
+    names = {name: None for row in rows for name in row}
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def milliseconds(seconds: Sequence[float]) -> float:
+    return round(1000 * median(seconds), 4)
+
+
+def rounded(values: Sequence[float]) -> list[float]:
+    return [round(value, 3) for value in values]
