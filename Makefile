@@ -30,7 +30,7 @@ help:
 	@echo "make unit        the unit tests alone, with whichever torch is in .venv"
 	@echo
 	@echo "make bench              time and memory beside the rivals, in 3 minutes"
-	@echo "make bench FULL=1       all cases, and the book's record of them, in 40 minutes"
+	@echo "make bench FULL=1       all cases, and the book's record of them, in 45 minutes"
 	@echo "make bench THREADS=\"1 2\"  with one thread and with two"
 
 book: $(READY)

@@ -67,8 +67,8 @@ def show_row(row: dict[str, Any]) -> None:
     )
     print(f"  {'':37}{'ms':>9}{'share':>7}{'MiB':>9}")
     for name, time in row["milliseconds"].items():
-        share, peak = row["share_of_matrix_product"][name], row["peak_bytes"][name] / MIB
-        print(f"  {name:37}{time:9.3f}{share:7.2f}{peak:9.2f}")
+        share, peak = row["share_of_matrix_product"][name], row["peak_bytes"].get(name)
+        print(f"  {name:37}{time:9.3f}{share:7.2f}{'' if peak is None else f'{peak / MIB:9.2f}'}")
     for pair, (low, middle, high) in row["ratios"].items():
         print(f"  {pair:66}{middle:7.3f} [{low:.3f}, {high:.3f}]", flush=True)
 
@@ -95,7 +95,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--full", action="store_true", help="all cases: up to 40 minutes")
+    parser.add_argument(
+        "--full", action="store_true", help="all cases: about 45 minutes on two cores"
+    )
     parser.add_argument("--only", nargs="+", choices=record.SECTIONS, default=record.SECTIONS)
     parser.add_argument("--threads", nargs="+", type=positive, default=[1], help="such as 1 2")
     parser.add_argument("--n", nargs="+", type=positive, help="these lengths in every section")

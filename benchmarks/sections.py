@@ -33,29 +33,29 @@ class Setting:
     effort: Effort
     lengths: tuple[int, ...]  # of which time is measured
     longer: tuple[int, ...]  # beyond these: bytes alone
-    fresh: int  # bytes of fresh processes from this length on
+    fresh: tuple[int, ...]  # of which a fresh process is weighed
     grids: Mapping[str, Mapping[str, Sequence[Any]]]
 
 
 BOTH = {"training": (False, True), "causal": (False, True)}
 SHORT = Setting(
-    Effort(least=3, most=7, seconds=1.0),
-    lengths=(128, 256, 512, 1024, 2048),
-    longer=(4096,),
-    fresh=4096,
+    Effort(least=5, most=9, seconds=1.0),
+    lengths=(128, 256, 512, 1024),
+    longer=(2048, 4096),
+    fresh=(4096,),
     grids={
-        "functions": {"batch": (1,), "d_head": (64,), "n": (512, 2048), **BOTH},
-        "layers": {"d_head": (8, 64), "n": (16, 128, 1024), **BOTH},
+        "functions": {"batch": (1,), "d_head": (64,), "n": (512, 1024), **BOTH},
+        "layers": {"d_head": (8, 64), "n": (16, 128, 512), **BOTH},
     },
 )
 FULL = Setting(
-    Effort(least=3, most=15, seconds=10.0),
+    Effort(least=3, most=15, seconds=3.0),
     lengths=(128, 256, 512, 1024, 2048, 4096),
     longer=(8192, 16384),
-    fresh=1024,
+    fresh=(1024, 4096, 16384),
     grids={
         "functions": {"batch": (1, 8), "d_head": (32, 64), "n": (512, 1024, 2048, 4096), **BOTH},
-        "layers": {"d_head": (8, 32, 64), "n": (16, 128, 512, 1024, 2048, 4096), **BOTH},
+        "layers": {"d_head": (8, 64), "n": (16, 128, 512, 1024, 2048, 4096), **BOTH},
     },
 )
 
@@ -98,7 +98,12 @@ def measure_case(kind: str, case: Case, effort: Effort, threads: int) -> dict[st
         "share_of_matrix_product": {
             name: round(work * median(paired(times, PRODUCT, name)), 3) for name in calls
         },
-        "peak_bytes": {name: allocated_bytes(call, case.device) for name, call in calls.items()},
+        # A batch takes minutes and tells nothing new: see the growth with the length.
+        "peak_bytes": {
+            name: allocated_bytes(call, case.device)
+            for name, call in calls.items()
+            if case.batch == 1
+        },
     }
 
 
@@ -128,7 +133,9 @@ def growth(setting: Setting, base: Case) -> dict[str, Any]:
                 [time_of(case, setting.effort) for case in each if case.n in setting.lengths]
             ),
             "peak_bytes": by_rival([bytes_of(case) for case in each]),
-            "process_bytes": by_rival([process_bytes_of(case, setting.fresh) for case in each]),
+            "process_bytes": by_rival(
+                [process_bytes_of(case) if case.n in setting.fresh else {} for case in each]
+            ),
         }
         slopes = {
             f"slopes_of_{what}": {
@@ -153,8 +160,8 @@ def bytes_of(case: Case) -> dict[str, int]:
     return {name: allocated_bytes(call, case.device) for name, call in calls.items()}
 
 
-def process_bytes_of(case: Case, fresh: int) -> dict[str, int]:
-    if case.n < fresh or case.device != "cpu":
+def process_bytes_of(case: Case) -> dict[str, int]:
+    if case.device != "cpu":
         return {}
     return {name: process_bytes(case, name) for name in functions(case, compiled=False)}
 
