@@ -3,9 +3,11 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 
 from benchmarks import __main__ as command
 from benchmarks import measure, record, rivals, sections
@@ -62,11 +64,39 @@ def test_weights_that_are_wrong_or_of_another_head_are_refused():
             assert_same(calls)
 
 
-@pytest.mark.parametrize("missing", ["x_transformers.Attention", "compiled attention"])
-def test_a_rival_that_is_missing_is_told(monkeypatch, missing):
+class Stranger(nn.Module):
+    """Stands for x_transformers.Attention, which is not always installed."""
+
+    def __init__(self, *, dim, heads, dim_head, causal, flash):
+        super().__init__()
+        self.case = Case(n=7, batch=2, num_heads=heads, d_head=dim_head, causal=causal)
+        self.to_q, self.to_k, self.to_v, self.to_out = (nn.Linear(dim, dim) for _ in range(4))
+
+    def forward(self, x):
+        projections = (self.to_q, self.to_k, self.to_v, self.to_out)
+        ours = SimpleNamespace(**dict(zip(rivals.PROJECTIONS, projections, strict=True)))
+        return rivals.bare_layer(ours, x, self.case)
+
+
+def test_a_layer_from_elsewhere_gets_our_parameters(monkeypatch):
+    monkeypatch.setattr(rivals, "x_transformers", lambda: SimpleNamespace(Attention=Stranger))
+    calls = rivals.layers(replace(TINY, training=True, causal=True))
+    assert len(calls["x_transformers.Attention"]().gradients) == 9
+    assert_same(calls)
+
+
+@pytest.mark.parametrize("present", ["x_transformers.Attention", "compiled attention", None])
+def test_exactly_the_rivals_that_are_missing_are_told(monkeypatch, present):
+    names = {"x_transformers.Attention", "compiled attention"}
+    monkeypatch.setattr(rivals, "x_transformers", lambda: present == "x_transformers.Attention")
+    monkeypatch.setattr(rivals, "has_compiler", lambda: present == "compiled attention")
+    assert rivals.missing().keys() == names - {present}
+
+
+def test_missing_rivals_take_no_part(monkeypatch):
     monkeypatch.setattr(rivals, "x_transformers", lambda: None)
-    assert missing in rivals.missing()
-    assert missing not in {**rivals.layers(TINY), **rivals.functions(TINY)}
+    names = {**rivals.layers(TINY), **rivals.functions(TINY)}
+    assert not {"x_transformers.Attention", "compiled attention"} & set(names)
 
 
 def test_the_compiled_formula_takes_part_where_there_is_a_compiler(monkeypatch):
