@@ -48,8 +48,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 def measure(section: str, setting: Setting, base: Case, threads: list[int]) -> dict[str, Any]:
     if section == "growth":
-        measured = growth(setting, replace(base, num_heads=4))
-        show_growth(measured)
+        base = replace(base, num_heads=4)
+        measured: dict[str, Any] = {"batch": 1, "num_heads": 4, "d_head": base.d_head, "threads": 1}
+        measured |= {"n": setting.lengths, "n_of_bytes": setting.longer}
+        for mode, training in (("forward", False), ("training", True)):
+            measured[mode] = growth(setting, replace(base, training=training))
+            show_growth(mode, measured)
         return measured
     rows = []
     for row in measure_grid(section, setting, base, threads):
@@ -73,20 +77,18 @@ def show_row(row: dict[str, Any]) -> None:
         print(f"  {pair:66}{middle:7.3f} [{low:.3f}, {high:.3f}]", flush=True)
 
 
-def show_growth(measured: dict[str, Any]) -> None:
-    lengths = {"milliseconds": measured["n"]}
-    for mode in ("forward", "training"):
-        for what, unit, title in (
-            ("milliseconds", 1, "milliseconds"),
-            ("peak_bytes", MIB, "MiB by the allocator"),
-            ("process_bytes", MIB, "MiB of a fresh process"),
-        ):
-            header = "".join(f"{n:>10}" for n in lengths.get(what, measured["n_of_bytes"]))
-            print(f"\n{mode + ', ' + title:34}{header}   slope")
-            for name, values in measured[mode][what].items():
-                cells = "".join(f"{'' if v is None else f'{v / unit:.2f}':>10}" for v in values)
-                fitted = measured[mode][f"slopes_of_{what}"][name]
-                print(f"  {name:32}{cells}{'' if fitted is None else f'{fitted:8.2f}'}")
+def show_growth(mode: str, measured: dict[str, Any]) -> None:
+    for what, lengths, unit, title in (
+        ("milliseconds", "n", 1, "milliseconds"),
+        ("peak_bytes", "n_of_bytes", MIB, "MiB by the allocator"),
+        ("process_bytes", "n_of_bytes", MIB, "MiB of a fresh process"),
+    ):
+        header = "".join(f"{n:>10}" for n in measured[lengths])
+        print(f"\n{mode + ', ' + title:34}{header}   slope")
+        for name, values in measured[mode][what].items():
+            cells = "".join(f"{'' if v is None else f'{v / unit:.2f}':>10}" for v in values)
+            fitted = measured[mode][f"slopes_of_{what}"][name]
+            print(f"  {name:32}{cells}{'' if fitted is None else f'{fitted:8.2f}'}", flush=True)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -132,8 +134,9 @@ def chosen(given: argparse.Namespace) -> tuple[Setting, Path]:
         effort = replace(setting.effort, least=given.repeats, most=given.repeats)
         setting = replace(setting, effort=effort)
     if given.n:
-        grids = {kind: {**grid, "n": tuple(given.n)} for kind, grid in setting.grids.items()}
-        setting = replace(setting, grids=grids, lengths=tuple(given.n), longer=())
+        lengths = tuple(sorted(set(given.n)))
+        grids = {kind: {**grid, "n": lengths} for kind, grid in setting.grids.items()}
+        setting = replace(setting, grids=grids, lengths=lengths, longer=lengths)
     return setting, path
 
 

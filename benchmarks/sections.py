@@ -32,7 +32,7 @@ class Setting:
 
     effort: Effort
     lengths: tuple[int, ...]  # of which time is measured
-    longer: tuple[int, ...]  # beyond these: bytes alone
+    longer: tuple[int, ...]  # the same and more, of which bytes are measured
     fresh: tuple[int, ...]  # of which a fresh process is weighed
     grids: Mapping[str, Mapping[str, Sequence[Any]]]
 
@@ -41,7 +41,7 @@ BOTH = {"training": (False, True), "causal": (False, True)}
 SHORT = Setting(
     Effort(least=5, most=9, seconds=1.0),
     lengths=(128, 256, 512, 1024),
-    longer=(2048, 4096),
+    longer=(128, 256, 512, 1024, 2048, 4096),
     fresh=(4096,),
     grids={
         "functions": {"batch": (1,), "d_head": (64,), "n": (512, 1024), **BOTH},
@@ -51,7 +51,7 @@ SHORT = Setting(
 FULL = Setting(
     Effort(least=3, most=15, seconds=3.0),
     lengths=(128, 256, 512, 1024, 2048, 4096),
-    longer=(8192, 16384),
+    longer=(128, 256, 512, 1024, 2048, 4096, 8192, 16384),
     fresh=(1024, 4096, 16384),
     grids={
         "functions": {"batch": (1, 8), "d_head": (32, 64), "n": (512, 1024, 2048, 4096), **BOTH},
@@ -118,34 +118,24 @@ def pairs(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:
     return made
 
 
-def growth(setting: Setting, base: Case) -> dict[str, Any]:
+def growth(setting: Setting, base: Case) -> dict[str, dict[str, Any]]:
     """Time and bytes of the functions by length, on one thread: a column for each rival."""
     torch.set_num_threads(1)
-    longer = (*setting.lengths, *setting.longer)
-    measured: dict[str, Any] = {
-        name: getattr(base, name) for name in ("batch", "num_heads", "d_head")
+    each = [replace(base, n=n) for n in setting.longer]
+    rows: dict[str, list[Mapping[str, float]]] = {
+        "milliseconds": [time_of(c, setting.effort) for c in each if c.n in setting.lengths],
+        "peak_bytes": [bytes_of(c) for c in each],
+        "process_bytes": [process_bytes_of(c) if c.n in setting.fresh else {} for c in each],
     }
-    measured |= {"threads": 1, "n": list(setting.lengths), "n_of_bytes": list(longer)}
-    for mode, training in {"forward": False, "training": True}.items():
-        each = [replace(base, training=training, n=n) for n in longer]
-        columns = {
-            "milliseconds": by_rival(
-                [time_of(case, setting.effort) for case in each if case.n in setting.lengths]
-            ),
-            "peak_bytes": by_rival([bytes_of(case) for case in each]),
-            "process_bytes": by_rival(
-                [process_bytes_of(case) if case.n in setting.fresh else {} for case in each]
-            ),
+    columns: dict[str, dict[str, Any]] = {what: by_rival(rows[what]) for what in rows}
+    slopes = {
+        f"slopes_of_{what}": {
+            name: slope(setting.longer[: len(values)], values, start=START[what])
+            for name, values in column.items()
         }
-        slopes = {
-            f"slopes_of_{what}": {
-                name: slope(longer[: len(values)], values, start=START[what])
-                for name, values in column.items()
-            }
-            for what, column in columns.items()
-        }
-        measured[mode] = {**columns, **slopes}
-    return measured
+        for what, column in columns.items()
+    }
+    return {**columns, **slopes}
 
 
 def time_of(case: Case, effort: Effort) -> dict[str, float]:
