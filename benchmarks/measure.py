@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from statistics import linear_regression, quantiles
 
@@ -118,8 +119,8 @@ def process_bytes(case: Case, name: str) -> int:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([])
-    with context.Pool(1) as pool:
-        return pool.apply(_raised_peak, (case, name))
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(_raised_peak, case, name).result()
 
 
 def _raised_peak(case: Case, name: str) -> int:
