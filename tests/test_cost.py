@@ -1,5 +1,7 @@
 """The counts of `cost` against torch's counter, the modules' parameters and the tensors' bytes."""
 
+import math
+import re
 from functools import partial
 
 import pytest
@@ -92,6 +94,11 @@ def test_flops_are_those_that_torch_counts(case, sized, needs_gradient):
     assert flops_forward_and_backward(call) == (expected.total.flops, backward)
 
 
+def test_the_inputs_of_a_layer_need_gradients_unless_told_otherwise(sized):
+    call, _, expected = self_attention(sized)
+    assert flops_forward_and_backward(call)[1] == 2 * expected.backward_multiply_adds()
+
+
 def test_flops_of_the_core_are_those_that_torch_counts():
     expected = cost.attention_cost(b=B, h=H, i=I, j=J, d=D, e=E)
     counted = flops_forward_and_backward(lambda: attention(*query_key_value()))
@@ -163,6 +170,24 @@ def test_bytes_of_the_core_tell_values_from_keys():
     assert expected["weighted sum"].bytes == output.nbytes
 
 
+SIZES = {"b": B, "i": I, "j": J, "d": D, "m": M}
+SHAPED = {
+    "the core": (partial(cost.attention_cost, b=B, h=H, i=I, j=J, d=D, e=E), {"h": H, "e": E}),
+    "one head": (partial(cost.single_head_cost, M, D, I, J, d_value=E, batch=B), {"e": E}),
+    "many heads": (partial(cost.multi_head_cost, M, H, I, J, batch=B), {"h": H, "e": D}),
+}
+
+
+@pytest.mark.parametrize("what", SHAPED)
+def test_the_letters_of_a_shape_multiply_to_the_bytes_of_its_tensor(what):
+    cost_of, own = SHAPED[what]
+    expected, sizes = cost_of(mask=True, itemsize=8), SIZES | own
+    assert "mask" in [step.name for step in expected.steps]
+    for step in expected.steps:
+        elements = math.prod(sizes[letter] for letter in re.findall(r"\w+", step.shape))
+        assert step.bytes == elements * 8, step
+
+
 def test_elementwise_work_follows_the_written_convention():
     counted = {
         "query": B * I * M,
@@ -196,7 +221,10 @@ def test_the_bare_formula_keeps_what_is_predicted(dtype):
     kept = kept_for_backward(lambda: (scaled @ key.mT).softmax(-1) @ value)
     predicted = cost.kept_by_formula(b=B, h=H, i=I, j=J, d=D, e=E, itemsize=dtype.itemsize)
     assert kept == sum(predicted.values())
-    assert predicted["weights"] == B * H * I * J * dtype.itemsize
+    weights = B * H * I * J * dtype.itemsize
+    assert predicted == {
+        "query": query.nbytes, "key": key.nbytes, "value": value.nbytes, "weights": weights
+    }  # fmt: skip
 
 
 def test_attention_keeps_what_the_bare_formula_keeps():
@@ -210,6 +238,7 @@ def test_fused_attention_keeps_what_is_predicted(d, e, dtype):
     kept = kept_for_backward(lambda: fused_attention(*query_key_value(d, e, dtype)))
     predicted = cost.kept_by_fused(b=B, h=H, i=I, j=J, d=d, e=e, itemsize=dtype.itemsize)
     assert kept == sum(predicted.values())
+    assert list(predicted) == ["query", "key", "value", "output", "logsumexp"]
 
 
 @pytest.mark.parametrize(
@@ -229,8 +258,17 @@ def test_sizes_default_as_they_do_in_the_modules():
         M, H, I, I, key_size=M, value_size=M, batch=1, proj_bias=True, mask=False, itemsize=4
     )
     assert cost.single_head_cost(M, D, I) == cost.single_head_cost(
-        M, D, I, I, d_value=D, key_size=M, value_size=M, batch=1, proj_bias=True, itemsize=4
-    )
+        M, D, I, I, d_value=D, key_size=M, value_size=M, batch=1, proj_bias=True, mask=False,
+        itemsize=4,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "of_the_core", [cost.attention_cost, cost.kept_by_formula, cost.kept_by_fused]
+)
+def test_the_core_is_one_head_on_one_item_in_float32_unless_told_otherwise(of_the_core):
+    sizes = {"i": I, "j": J, "d": D, "e": E}
+    assert of_the_core(**sizes) == of_the_core(**sizes, b=1, h=1, itemsize=4)
 
 
 def test_no_keys_and_no_items_cost_nothing_but_parameters():
@@ -240,12 +278,22 @@ def test_no_keys_and_no_items_cost_nothing_but_parameters():
     assert nothing.parameters == 4 * (M + 1) * M
 
 
-def test_every_row_of_the_table_is_as_wide_as_the_first():
-    lines = str(cost.multi_head_cost(512, 8, 2048, mask=True)).splitlines()
-    assert {len(line) for line in lines} == {len(lines[0])}
-    assert [line.split()[0] for line in lines] == [
-        "step", "query", "key", "value", "scores", "mask", "softmax", "weighted", "output", "total"
-    ]  # fmt: skip
+TABLE = """
+step         shape     parameters multiply-adds elementwise  bytes
+query        b i (h d)        272         8,192         512  2,048
+key          b j (h d)        272         8,192         512  2,048
+value        b j (h e)        272         8,192         512  2,048
+scores       b h i j            0        16,384         512  8,192
+mask         b h i j            0             0       2,048  8,192
+softmax      b h i j            0             0      10,240  8,192
+weighted sum b h i e            0        16,384           0  2,048
+output       b i m            272         8,192         512  2,048
+total                       1,088        65,536      14,848 34,816
+"""
+
+
+def test_the_table_has_a_step_a_row_with_words_to_the_left_and_numbers_to_the_right():
+    assert str(cost.multi_head_cost(16, 2, 32, mask=True)) == TABLE.strip("\n")
 
 
 def test_a_step_that_is_not_there_is_named():
@@ -254,6 +302,7 @@ def test_a_step_that_is_not_there_is_named():
 
 
 core = partial(cost.attention_cost, i=I, j=J, d=D, e=E)
+kept = partial(cost.kept_by_formula, i=I, j=J, d=D, e=E)
 
 
 @pytest.mark.parametrize(
@@ -261,19 +310,30 @@ core = partial(cost.attention_cost, i=I, j=J, d=D, e=E)
     [
         (partial(core, i=-1), ValueError, "i must be at least 0; got -1"),
         (partial(core, b=-2), ValueError, "b must be at least 0; got -2"),
+        (partial(core, h=0), ValueError, "h must be at least 1; got 0"),
+        (partial(core, d=0), ValueError, "d must be at least 1; got 0"),
         (partial(core, e=0), ValueError, "e must be at least 1; got 0"),
         (partial(core, itemsize=0), ValueError, "itemsize must be at least 1; got 0"),
         (partial(core, j=7.0), TypeError, "j must be an integer; got 7.0"),
         (partial(cost.multi_head_cost, 10, 3, I), ValueError, r"d_model \(10\) must be divisible"),
+        (partial(cost.multi_head_cost, 0, H, I), ValueError, "d_model must be at least 1; got 0"),
         (partial(cost.multi_head_cost, M, 0, I), ValueError, "num_heads must be at least 1; got 0"),
         (partial(cost.multi_head_cost, M, 1.5, I), TypeError, "num_heads must be an integer; got"),
         (partial(cost.multi_head_cost, M, H, I, batch=-1), ValueError, "batch must be at least 0"),
         (partial(cost.multi_head_cost, M, H, I, key_size=0), ValueError, "key_size must be at"),
+        (partial(cost.multi_head_cost, M, H, I, value_size=0), ValueError, "value_size must be at"),
+        (partial(cost.single_head_cost, 0, D, I), ValueError, "d_model must be at least 1; got 0"),
+        (partial(cost.single_head_cost, M, D, I, key_size=0), ValueError, "key_size must be at"),
         (partial(cost.single_head_cost, M, 0, I), ValueError, "d_head must be at least 1; got 0"),
         (partial(cost.single_head_cost, M, D, I, d_value=0), ValueError, "d_value must be at"),
         (partial(cost.single_head_cost, M, D, I, value_size=0), ValueError, "value_size must be"),
         (partial(cost.single_head_cost, M, D, I, batch=-1), ValueError, "batch must be at least 0"),
-        (partial(cost.kept_by_formula, i=-1, j=J, d=D, e=E), ValueError, "i must be at least 0"),
+        (partial(kept, b=-1), ValueError, "b must be at least 0"),
+        (partial(kept, i=-1), ValueError, "i must be at least 0"),
+        (partial(kept, j=-1), ValueError, "j must be at least 0"),
+        (partial(kept, h=0), ValueError, "h must be at least 1"),
+        (partial(kept, e=0), ValueError, "e must be at least 1"),
+        (partial(kept, itemsize=0), ValueError, "itemsize must be at least 1"),
         (partial(cost.kept_by_fused, i=I, j=J, d=0, e=0), ValueError, "d must be at least 1"),
     ],
 )
