@@ -10,6 +10,7 @@ The alphabet of its shapes:
 A mask is boolean, True where query i may attend to key j. A bias is added to the scores.
 """
 
+from .blocked import blocked_attention
 from .checks import check_attention, check_multi_head
 from .convert import mask_from_torch, mask_to_torch
 from .functional import attention, attention_scores, attention_weights, fused_attention
@@ -22,6 +23,7 @@ __all__ = [
     "attention",
     "attention_scores",
     "attention_weights",
+    "blocked_attention",
     "causal_mask",
     "check_attention",
     "check_multi_head",

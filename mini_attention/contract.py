@@ -5,12 +5,18 @@ The formula in `functional` stays bare because `prepare` has done all of this be
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from .rules import BiasRule, MaskRule, Rule
+
+Mask = Tensor | MaskRule
+Bias = Tensor | BiasRule
+Function = TypeVar("Function", bound=Callable[..., Tensor])
 HALF_PRECISION = (torch.float16, torch.bfloat16)
 
 
@@ -30,36 +36,65 @@ def prepare(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None = None,
-    bias: Tensor | None = None,
+    mask: Mask | None = None,
+    bias: Bias | None = None,
     scale: float | None = None,
     *,
     widen: bool = True,
 ) -> Prepared:
     """Check the arguments, shield them from forbidden keys, and widen half precision.
 
-    Under autocast, floats become autocast's dtype first, as they do for torch's own kernel.
     With `widen`, half precision becomes float32: products summed in half precision err up to
     20 times more than torch's kernel, and their scores can overflow.
     """
+    query, key, value, bias = check_arguments(query, key, value, mask, bias)
+    mask, bias = stored(mask, query), stored(bias, query)
+    allowed = _allowed(mask, bias)
+    if allowed is not None:
+        key, value = shield(key, value, allowed.any(-2))
+    dtype = query.dtype
+    if widen and dtype in HALF_PRECISION:
+        query, key, value = query.float(), key.float(), value.float()
+        bias = None if bias is None else bias.float()
+    return Prepared(query, key, value, allowed, bias, scale_or_default(scale, query), dtype)
+
+
+def check_arguments(
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, bias: Bias | None
+) -> tuple[Tensor, Tensor, Tensor, Bias | None]:
+    """Raise unless the arguments fit each other; the mask alone needs no cast.
+
+    Under autocast, floats become autocast's dtype first, as they do for torch's own kernel.
+    """
     if _autocast_enabled(query):
         query, key, value = _autocast(query), _autocast(key), _autocast(value)
-        bias = None if bias is None else _autocast(bias)
+        bias = _autocast(bias) if isinstance(bias, Tensor) else bias
     _check_inputs(query, key, value)
     broadcast_leading(query=query, key=key, value=value)
     if mask is not None:
         check_mask(mask, scores_shape(query, key), query.device)
     if bias is not None:
         check_bias(bias, scores_shape(query, key), query)
-    allowed = _allowed(mask, bias)
-    if allowed is not None:
-        key, value = _shield(key, value, allowed)
-    dtype = query.dtype
-    if widen and dtype in HALF_PRECISION:
-        query, key, value = query.float(), key.float(), value.float()
-        bias = None if bias is None else bias.float()
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    return Prepared(query, key, value, allowed, bias, scale, dtype)
+    return query, key, value, bias
+
+
+def stored(pairs: Tensor | Rule | None, query: Tensor) -> Tensor | None:
+    """A mask or bias as a tensor: rules become one, on the device and in the dtype of query."""
+    if not isinstance(pairs, Rule):
+        return pairs
+    tensor = pairs.tensor(query.device)
+    return tensor.to(query.dtype) if isinstance(pairs, BiasRule) else tensor
+
+
+def scale_or_default(scale: float | None, query: Tensor) -> float:
+    """1 / sqrt(d) unless a scale is given."""
+    return float(query.shape[-1] ** -0.5) if scale is None else scale
+
+
+def takes_rules(function: Function) -> Function:
+    """Mark a function as one that takes rules: a layer hands others the tensor of a rule."""
+    function.takes_rules = True  # type: ignore[attr-defined]
+    return function
 
 
 def as_computed(tensor: Tensor) -> AbstractContextManager[object]:
@@ -89,9 +124,11 @@ def broadcast_leading(**tensors: Tensor) -> torch.Size:
         raise ValueError(f"the leading axes must agree or be 1; got {got}") from None
 
 
-def check_mask(mask: Tensor, shape: torch.Size, device: torch.device) -> None:
+def check_mask(mask: Mask, shape: torch.Size, device: torch.device) -> None:
     """Raise unless `mask` is boolean and fits scores of `shape`: ranks are never guessed."""
-    if mask.dtype != torch.bool:
+    if isinstance(mask, BiasRule):
+        raise TypeError("mask is a rule for a bias, which is added to the scores: pass it as bias=")
+    if isinstance(mask, Tensor) and mask.dtype != torch.bool:
         raise TypeError(
             f"mask must be boolean, True where a query may attend to a key; got {mask.dtype}. "
             "Convert a mask of ones and zeros with mask.bool(); "
@@ -110,11 +147,11 @@ def check_like(name: str, tensor: Tensor, weight: Tensor) -> None:
         raise TypeError(f"{name} is {tensor.dtype}, the parameters are {weight.dtype}")
 
 
-def check_bias(bias: Tensor, shape: torch.Size, query: Tensor) -> None:
+def check_bias(bias: Bias, shape: torch.Size, query: Tensor) -> None:
     """Raise unless `bias` has the dtype of `query` and fits scores of `shape`."""
-    if bias.dtype == torch.bool:
+    if isinstance(bias, MaskRule) or (isinstance(bias, Tensor) and bias.dtype == torch.bool):
         raise TypeError("bias is added to the scores and must be a float; pass a boolean as mask=")
-    if _cast_dtype(bias) != _cast_dtype(query):
+    if isinstance(bias, Tensor) and _cast_dtype(bias) != _cast_dtype(query):
         raise TypeError(f"bias must have the dtype of query, {query.dtype}; got {bias.dtype}")
     _check_pairs("bias", bias, shape, query.device)
 
@@ -125,8 +162,8 @@ def check_dropout(dropout_p: float) -> None:
         raise ValueError(f"dropout_p must be between 0 and 1; got {dropout_p}")
 
 
-def _check_pairs(name: str, pairs: Tensor, shape: torch.Size, device: torch.device) -> None:
-    if pairs.device != device:
+def _check_pairs(name: str, pairs: Tensor | Rule, shape: torch.Size, device: torch.device) -> None:
+    if pairs.device not in (None, device):  # a rule that keeps no tensor goes anywhere
         raise ValueError(f"{name} must be on the device of query, {device}; got {pairs.device}")
     given, wanted = tuple(pairs.shape), tuple(shape)
     if pairs.ndim not in (2, len(shape)):
@@ -179,12 +216,12 @@ def _allowed(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     return finite if mask is None else mask & finite
 
 
-def _shield(key: Tensor, value: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
-    """Put 0 in place of the keys that no query may attend to, whatever they hold.
+def shield(key: Tensor, value: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    """Put 0 in place of the keys that are not `seen`, `... j`, by any query, whatever they hold.
 
     Their weights are 0 anyway, but 0 times NaN is NaN, forward and backward.
     """
-    seen = allowed.any(-2).unsqueeze(-1)
+    seen = seen.unsqueeze(-1)
     return torch.where(seen, key, 0.0), torch.where(seen, value, 0.0)
 
 

@@ -82,18 +82,20 @@ def mask_to_torch(mask: Tensor, *, num_heads: int) -> Tensor:
 def copy_from_torch(source: nn.MultiheadAttention, target: MultiHeadAttention) -> None:
     """Copy the parameters of `source` into `target`, which has the same sizes."""
     if source.in_proj_weight is not None:
-        weights = source.in_proj_weight.chunk(3)
+        q, k, v = source.in_proj_weight.chunk(3)
     else:
-        weights = (source.q_proj_weight, source.k_proj_weight, source.v_proj_weight)
-    projections = (target.q_proj, target.k_proj, target.v_proj)
+        q, k, v = source.q_proj_weight, source.k_proj_weight, source.v_proj_weight
     with torch.no_grad():
-        for projection, weight in zip(projections, weights, strict=True):
-            projection.weight.copy_(weight)
+        target.q_proj.weight.copy_(q)
+        target.k_proj.weight.copy_(k)
+        target.v_proj.weight.copy_(v)
         target.out_proj.weight.copy_(source.out_proj.weight)
         if source.in_proj_bias is not None:
-            biases = (*source.in_proj_bias.chunk(3), source.out_proj.bias)
-            for projection, bias in zip((*projections, target.out_proj), biases, strict=True):
-                projection.bias.copy_(bias)
+            q, k, v = source.in_proj_bias.chunk(3)
+            target.q_proj.bias.copy_(q)
+            target.k_proj.bias.copy_(k)
+            target.v_proj.bias.copy_(v)
+            target.out_proj.bias.copy_(source.out_proj.bias)
 
 
 def copy_to_torch(source: MultiHeadAttention, target: nn.MultiheadAttention) -> None:
@@ -114,7 +116,7 @@ def copy_to_torch(source: MultiHeadAttention, target: nn.MultiheadAttention) -> 
 
 def check_from_torch(source: nn.MultiheadAttention) -> None:
     """Raise ValueError for what `MultiHeadAttention` has no counterpart of."""
-    if source.bias_k is not None or source.bias_v is not None:
+    if source.bias_k is not None:
         raise ValueError("add_bias_kv=True adds a learned key and value: it can't be carried over")
     if source.add_zero_attn:
         raise ValueError("add_zero_attn=True adds a key and value of 0: it can't be carried over")

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from einops import rearrange
 from torch import Tensor, nn
 
 from . import convert
-from .contract import check_bias, check_like, check_mask, scores_shape
+from .contract import Bias, Mask, check_bias, check_like, check_mask, scores_shape, stored
 from .functional import attention_weights, fused_attention
+from .rules import Rule
 
+Pairs = TypeVar("Pairs", Tensor | None, Mask | None, Bias | None)
 Attend = Callable[..., Tensor]  # any function with the signature of `attention`
 
 
@@ -74,9 +78,9 @@ class SingleHeadAttention(nn.Module):
         query: Tensor,
         key: Tensor | None = None,
         value: Tensor | None = None,
-        mask: Tensor | None = None,
+        mask: Mask | None = None,
         *,
-        bias: Tensor | None = None,
+        bias: Bias | None = None,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend; with `return_weights` also return the weights, b i j, before dropout."""
@@ -149,9 +153,9 @@ class MultiHeadAttention(nn.Module):
         query: Tensor,
         key: Tensor | None = None,
         value: Tensor | None = None,
-        mask: Tensor | None = None,
+        mask: Mask | None = None,
         *,
-        bias: Tensor | None = None,
+        bias: Bias | None = None,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend; with `return_weights` also return the weights, b h i j, before dropout."""
@@ -219,16 +223,17 @@ def _attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Tensor | None,
-    bias: Tensor | None,
+    mask: Mask | None,
+    bias: Bias | None,
 ) -> Tensor:
     """Call the module's function with what was given and no more, so that a short one will do."""
-    options: dict[str, Tensor | float] = {}
+    options: dict[str, Bias | float | None] = {}
     if mask is not None:
         check_mask(mask, scores_shape(q, k), q.device)
+        mask = mask if _takes_rules(module.attend) else stored(mask, q)
     if bias is not None:
         check_bias(bias, scores_shape(q, k), q)
-        options["bias"] = bias
+        options["bias"] = bias if _takes_rules(module.attend) else stored(bias, q)
     if module.training and module.dropout > 0:
         if "dropout_p" not in inspect.signature(module.attend).parameters:
             raise TypeError(
@@ -272,10 +277,18 @@ def _sources(
     return query, key, value
 
 
-def _per_head(pairs: Tensor | None) -> Tensor | None:
+def _takes_rules(attend: Attend) -> bool:
+    while isinstance(attend, partial):
+        attend = attend.func
+    return getattr(attend, "takes_rules", False)
+
+
+def _per_head(pairs: Pairs) -> Pairs:
     """A mask or bias of rank 3 is one per item: the same for every head."""
     if pairs is None or pairs.ndim != 3:
         return pairs
+    if isinstance(pairs, Rule):
+        return pairs.per_item()
     return rearrange(pairs, "b i j -> b 1 i j")
 
 

@@ -1,23 +1,21 @@
 """Masks: who may attend to whom. True means that query i may attend to key j.
 
-Every builder returns a boolean tensor, and masks combine with `&`.
+Every builder returns a boolean tensor, and masks combine with `&`. The builders of `rules` have
+the same arguments and return what never becomes a tensor, for sequences too long for one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
-import torch
-from einops import rearrange
 from torch import Tensor
 
-Align = Literal["end", "start"]
-Side = Literal["right", "left"]
+from . import rules
+from .rules import Align, Device, Side
 
 
 def causal_mask(
-    i: int, j: int | None = None, *, align: Align = "end", device: torch.device | str | None = None
+    i: int, j: int | None = None, *, align: Align = "end", device: Device = None
 ) -> Tensor:
     """No query may attend to a later key.
 
@@ -32,7 +30,7 @@ def causal_mask(
     tensor([[1, 1, 1, 0],
             [1, 1, 1, 1]], dtype=torch.int32)
     """
-    return window_mask(i, j, before=None, after=0, align=align, device=device)
+    return rules.causal(i, j, align=align).tensor(device)
 
 
 def window_mask(
@@ -42,7 +40,7 @@ def window_mask(
     before: int | None,
     after: int | None = 0,
     align: Align = "end",
-    device: torch.device | str | None = None,
+    device: Device = None,
 ) -> Tensor:
     """A query may attend to the keys near it: `before` earlier ones, itself, `after` later ones.
 
@@ -59,21 +57,7 @@ def window_mask(
             [0, 1, 1, 0],
             [0, 0, 1, 1]], dtype=torch.int32)
     """
-    j = i if j is None else j
-    for name, size in {"i": i, "j": j, "before": before, "after": after}.items():
-        if size is not None and size < 0:
-            raise ValueError(f"{name} must be at least 0; got {size}")
-    if align not in ("end", "start"):
-        raise ValueError(f'align must be "end" or "start"; got {align!r}')
-    first_query = j - i if align == "end" else 0
-    query = rearrange(torch.arange(i, device=device) + first_query, "i -> i 1")
-    key = torch.arange(j, device=device)
-    mask = torch.ones(i, j, dtype=torch.bool, device=device)
-    if before is not None:
-        mask = mask & (key >= query - before)
-    if after is not None:
-        mask = mask & (key <= query + after)
-    return mask
+    return rules.window(i, j, before=before, after=after, align=align).tensor(device)
 
 
 def padding_mask(lengths: Tensor | Sequence[int], j: int, *, side: Side = "right") -> Tensor:
@@ -93,18 +77,7 @@ def padding_mask(lengths: Tensor | Sequence[int], j: int, *, side: Side = "right
     <BLANKLINE>
             [[1, 0, 0, 0]]], dtype=torch.int32)
     """
-    lengths = torch.as_tensor(lengths)
-    if lengths.numel() == 0:
-        lengths = lengths.long()  # an empty list has no integers to tell its dtype by
-    if lengths.ndim != 1:
-        raise ValueError(f"lengths must have one axis, b; got shape {tuple(lengths.shape)}")
-    _check_integers("lengths", lengths)
-    if ((lengths < 0) | (lengths > j)).any():
-        raise ValueError(f"lengths must be between 0 and j = {j}; got {lengths.tolist()}")
-    if side not in ("right", "left"):
-        raise ValueError(f'side must be "right" or "left"; got {side!r}')
-    key, lengths = torch.arange(j, device=lengths.device), rearrange(lengths, "b -> b 1 1")
-    return key < lengths if side == "right" else key >= j - lengths
+    return rules.padding(lengths, j, side=side).tensor()
 
 
 def document_mask(documents: Tensor, key_documents: Tensor | None = None) -> Tensor:
@@ -121,14 +94,4 @@ def document_mask(documents: Tensor, key_documents: Tensor | None = None) -> Ten
             [1, 1, 0],
             [0, 0, 1]], dtype=torch.int32)
     """
-    key_documents = documents if key_documents is None else key_documents
-    for name, ids in {"documents": documents, "key_documents": key_documents}.items():
-        _check_integers(name, ids)
-        if ids.ndim == 0:
-            raise ValueError(f"{name} needs an axis of positions; got a single number")
-    return rearrange(documents, "... i -> ... i 1") == rearrange(key_documents, "... j -> ... 1 j")
-
-
-def _check_integers(name: str, tensor: Tensor) -> None:
-    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
-        raise TypeError(f"{name} must be integers; got {tensor.dtype}")
+    return rules.document(documents, key_documents).tensor()

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..contract import Prepared, as_computed, prepare
+from ..contract import Prepared, as_computed, prepare, stored
 from ..functional import _dropout, _scores, _softmax
 from .catalogue import mistake
 
@@ -38,6 +38,7 @@ class Formula:
         bias: Tensor | None,
         scale: float | None,
     ) -> Prepared:
+        mask, bias = stored(mask, query), stored(bias, query)
         if mask is not None and mask.dtype == torch.bool:
             mask = self.mask(mask, query)
         given = prepare(query, key, value, mask, bias, scale)

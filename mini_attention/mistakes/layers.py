@@ -9,6 +9,7 @@ from einops import rearrange, repeat
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..contract import Bias, Mask, stored
 from ..functional import attention_weights, fused_attention
 from ..heads import Attend, MultiHeadAttention, _attend, _per_head, _sources
 from .catalogue import mistake
@@ -51,15 +52,15 @@ class Layer(MultiHeadAttention):
         query: Tensor,
         key: Tensor | None = None,
         value: Tensor | None = None,
-        mask: Tensor | None = None,
+        mask: Mask | None = None,
         *,
-        bias: Tensor | None = None,
+        bias: Bias | None = None,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         query, key, value = _sources(self, query, key, value)
+        mask, bias = stored(mask, query), _per_head(stored(bias, query))
         if mask is not None and mask.ndim == 3:
             mask = self.item_mask(mask)
-        bias = _per_head(bias)
         q, k, v = map(self.split, self.project(query, key, value))
         output = self.join(self.merge(self.heads(q, k, v, mask, bias)))
         return (output, self.shown(q, k, mask, bias)) if return_weights else output

@@ -9,10 +9,9 @@ from einops import rearrange
 from torch import Tensor
 
 from ..convert import mask_from_torch, mask_to_torch
-from ..masks import Align, Side, causal_mask, document_mask, padding_mask, window_mask
+from ..masks import causal_mask, document_mask, padding_mask, window_mask
+from ..rules import Align, Device, Side
 from .catalogue import mistake
-
-Device = torch.device | str | None
 
 
 @mistake("alignment", "causal_mask")
