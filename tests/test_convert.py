@@ -251,15 +251,22 @@ def test_parameters_are_copied_and_not_shared():
     assert torch.equal(ours.q_proj.weight, before)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"add_bias_kv": True}, "add_bias_kv=True adds a learned key and value"),
-        ({"add_zero_attn": True}, "add_zero_attn=True adds a key and value of 0"),
-        ({"batch_first": False}, "batch_first=False.*set source.batch_first = True first"),
-    ],
-)
-def test_what_cannot_be_carried_over_is_an_error(options, message):
-    theirs = nn.MultiheadAttention(M, H, **{"batch_first": True} | options)
-    with pytest.raises(ValueError, match=message):
+WITHOUT_COUNTERPART = {
+    "add_bias_kv=True adds a learned key and value: it can't be carried over": {
+        "add_bias_kv": True
+    },
+    "add_zero_attn=True adds a key and value of 0: it can't be carried over": {
+        "add_zero_attn": True
+    },
+    "batch_first=False expects inputs n b m, which can't be carried over: inputs here are b n m. "
+    "The parameters don't depend on it: set source.batch_first = True first": {
+        "batch_first": False
+    },
+}
+
+
+@pytest.mark.parametrize("message", WITHOUT_COUNTERPART)
+def test_what_cannot_be_carried_over_is_an_error_that_says_why(message):
+    theirs = nn.MultiheadAttention(M, H, **{"batch_first": True} | WITHOUT_COUNTERPART[message])
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         MultiHeadAttention.from_torch(theirs)

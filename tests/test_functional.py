@@ -4,8 +4,10 @@ from functools import partial
 
 import pytest
 import torch
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
-from mini_attention import attention_scores, attention_weights
+from mini_attention import attention_scores, attention_weights, fused_attention
 from tests.oracles import (
     B,
     D,
@@ -172,3 +174,52 @@ def test_each_query_attends_alone(attend):
     query, key, value = inputs(B, H).values()
     rows = [attend(query[:, :, [i]], key, value) for i in range(I)]
     assert_same(torch.cat(rows, 2), attend(query, key, value))
+
+
+# How torch's kernel is called: in another way the numbers are the same, and slower.
+
+
+class Calls(TorchFunctionMode):
+    """Keep the query, the key and the value of every call of torch's function."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is F.scaled_dot_product_attention:
+            self.seen.append(args[:3])
+        return function(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize(("d", "e"), [(D, E), (E, D)])
+@pytest.mark.parametrize("leading", [(), (B,), (B, H), (B, H, 17)], ids=str)
+def test_the_kernel_gets_four_axes_and_values_as_wide_as_keys(leading, d, e):
+    with Calls() as calls:
+        fused_attention(**inputs(*leading, d=d, e=e))
+    (seen,) = calls.seen
+    assert [tensor.ndim for tensor in seen] == [4, 4, 4]
+    assert [tensor.shape[-1] for tensor in seen] == [E, E, E]
+
+
+def test_the_kernel_gets_four_axes_where_there_are_as_many_keys_as_heads():
+    query, key, value = inputs(H, H, j=H).values()
+    with Calls() as calls:
+        fused_attention(query, key[0], value[0])
+    (seen,) = calls.seen
+    assert [tensor.ndim for tensor in seen] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("leading", [(), (B,), (B, H), (B, H, 17)], ids=str)
+def test_the_kernel_gets_no_copy_of_what_fits_it_already(leading):
+    tensors = inputs(*leading, d=D, e=D)
+    with Calls() as calls:
+        fused_attention(**tensors)
+    (seen,) = calls.seen
+    assert [t.data_ptr() for t in seen] == [t.data_ptr() for t in tensors.values()]
+
+
+def test_the_kernel_is_asked_for_the_gradient_of_a_bias_too():
+    with Calls() as calls:
+        fused_attention(**inputs(B, H), bias=some_bias(I, J).requires_grad_())
+    assert len(calls.seen) == 1

@@ -673,8 +673,11 @@ WRONG_SIZES = {
     "d_model (10) must be divisible by num_heads (3)": lambda: MultiHeadAttention(10, 3),
     "num_heads must be at least 1; got 0": lambda: MultiHeadAttention(M, 0),
     "d_model must be at least 1; got 0": lambda: MultiHeadAttention(0, H),
+    "d_model must be at least 1; got -1": lambda: SingleHeadAttention(-1),
     "key_size must be at least 1; got -1": lambda: MultiHeadAttention(M, H, key_size=-1),
+    "key_size must be at least 1; got 0": lambda: SingleHeadAttention(M, key_size=0),
     "value_size must be at least 1; got 0": lambda: SingleHeadAttention(M, value_size=0),
+    "value_size must be at least 1; got -1": lambda: MultiHeadAttention(M, H, value_size=-1),
     "d_head must be at least 1; got 0": lambda: SingleHeadAttention(M, 0),
     "d_value must be at least 1; got -2": lambda: SingleHeadAttention(M, d_value=-2),
     "dropout must be at least 0 and below 1; got 1.0": lambda: MultiHeadAttention(
@@ -737,7 +740,7 @@ WRONG_DTYPES = {
 
 @pytest.mark.parametrize("message", WRONG_INPUTS)
 def test_inputs_that_do_not_fit_are_errors_with_their_numbers(build, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         build()(**sources() | WRONG_INPUTS[message])
 
 
