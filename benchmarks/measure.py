@@ -90,7 +90,7 @@ def slope(lengths: Sequence[int], values: Sequence[float | None], *, start: int)
     ]
     if len(points) < 2:
         return None
-    return linear_regression(*zip(*points, strict=True)).slope
+    return round(linear_regression(*zip(*points, strict=True)).slope, 3)
 
 
 def matrix_product(device: str, dtype: str) -> tuple[Callable[[], object], float]:

@@ -17,14 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import mini_attention
 from mini_attention import (
     MultiHeadAttention,
     attention,
+    blocked_attention,
     causal_mask,
     cost,
     fused_attention,
     mask_to_torch,
+    rules,
 )
 
 BARE = "bare"  # torch's kernel with nothing around it: what the others are measured by
@@ -75,17 +76,16 @@ def functions(case: Case, *, compiled: bool = True) -> dict[str, Call]:
     q, k, v, upstream = (
         case.randn(case.batch, case.num_heads, case.n, case.d_head) for _ in range(4)
     )
-    rule = causal(case)
+    rule = causal_rule(case)
     attends: dict[str, Callable[..., Tensor]] = {
         BARE: partial(F.scaled_dot_product_attention, is_causal=case.causal),
         "fused_attention": partial(fused_attention, mask=rule),
+        "blocked_attention": partial(blocked_attention, mask=rule),
     }
-    if blocked := getattr(mini_attention, "blocked_attention", None):
-        attends["blocked_attention"] = partial(blocked, mask=rule)
     if case.matrix_bytes <= LARGEST:
         tensor = causal_tensor(case)
         attends["attention"] = partial(attention, mask=tensor)
-        if compiled and has_compiler():
+        if compiled and has_compiler(case.device):
             torch.compiler.reset()  # or after eight sizes it would give up in silence
             attends["compiled attention"] = partial(
                 torch.compile(attention, dynamic=False), mask=tensor
@@ -94,8 +94,10 @@ def functions(case: Case, *, compiled: bool = True) -> dict[str, Call]:
     def forward(attend: Callable[..., Tensor]) -> Forward:
         return lambda: (attend(q, k, v), None)
 
-    run = partial(_call, inputs=(q, k, v), upstream=upstream.detach(), training=case.training)
-    return {name: run(forward(attend)) for name, attend in attends.items()}
+    return {
+        name: _call(forward(attend), (q, k, v), upstream.detach(), case.training)
+        for name, attend in attends.items()
+    }
 
 
 def layers(case: Case) -> dict[str, Call]:
@@ -103,56 +105,54 @@ def layers(case: Case) -> dict[str, Call]:
     torch.manual_seed(0)
     layer = MultiHeadAttention(case.d_model, case.num_heads).train(case.training)
     layer.to(case.device, getattr(torch, case.dtype))
-    reference = layer.to_torch()
+    blocks = MultiHeadAttention(case.d_model, case.num_heads, attend=blocked_attention)
+    share_projections(layer, blocks.train(case.training), PROJECTIONS)
     x, upstream = (case.randn(case.batch, case.n, case.d_model) for _ in range(2))
-    rule = causal(case)
-    hidden = mask_to_torch(causal_mask(case.n), num_heads=case.num_heads) if case.causal else None
-    hidden = hidden if hidden is None else hidden.to(case.device)
-    torch_layer = partial(reference, x, x, x, attn_mask=hidden)
+    rule = causal_rule(case)
 
     forwards: dict[str, Forward] = {
         BARE: lambda: (bare_layer(layer, x, case), None),
         "MultiHeadAttention": lambda: (layer(x, mask=rule), None),
-        # is_causal is a hint that lets torch leave the mask aside; with weights it needs it.
-        "nn.MultiheadAttention": lambda: torch_layer(need_weights=False, is_causal=case.causal),
+        "MultiHeadAttention, blocked": lambda: (blocks(x, mask=rule), None),
     }
-    if blocked := getattr(mini_attention, "blocked_attention", None):
-        blocks = MultiHeadAttention(case.d_model, case.num_heads, attend=blocked)
-        share_projections(layer, blocks, PROJECTIONS)
-        forwards["MultiHeadAttention, blocked"] = lambda: (blocks(x, mask=rule), None)
     if (other := x_transformers()) is not None:
-        rival = other.Attention(
-            dim=case.d_model,
-            heads=case.num_heads,
-            dim_head=case.d_head,
-            causal=case.causal,
-            flash=True,
-        ).train(case.training)
-        # Its own projections have no biases: with ours it has the same parameters.
-        share_projections(layer, rival, ("to_q", "to_k", "to_v", "to_out"))
+        rival = from_elsewhere(other.Attention, layer, case)
         forwards["x_transformers.Attention"] = lambda: (rival(x), None)
     if case.matrix_bytes <= LARGEST:
-        per_head = partial(torch_layer, average_attn_weights=False)
-        forwards |= {
-            "MultiHeadAttention, weights": lambda: layer(x, mask=rule, return_weights=True),
-            "nn.MultiheadAttention, weights": per_head,
-            "nn.MultiheadAttention, mean weights": torch_layer,
-        }
-
-    ours = [getattr(layer, name) for name in PROJECTIONS]
-    parameters = [*(p.weight for p in ours), *(p.bias for p in ours)]
+        forwards["MultiHeadAttention, weights"] = lambda: layer(x, mask=rule, return_weights=True)
+    reference = layer.to_torch()
+    projections = [getattr(layer, name) for name in PROJECTIONS]
+    ours = [*(p.weight for p in projections), *(p.bias for p in projections)]
     # Torch keeps three projections in one parameter; laid end to end they are in our order.
     theirs = [reference.in_proj_weight, reference.out_proj.weight]
     theirs += [reference.in_proj_bias, reference.out_proj.bias]
     return {
-        name: _call(
-            forward,
-            inputs=(x, *(theirs if name.startswith("nn.") else parameters)),
-            upstream=upstream.detach(),
-            training=case.training,
-        )
-        for name, forward in forwards.items()
+        name: _call(forward, (x, *parameters), upstream.detach(), case.training)
+        for parameters, rivals in ((ours, forwards), (theirs, torch_layers(reference, x, case)))
+        for name, forward in rivals.items()
     }
+
+
+def torch_layers(reference: nn.MultiheadAttention, x: Tensor, case: Case) -> dict[str, Forward]:
+    mask = causal_tensor(case)
+    hidden = None if mask is None else mask_to_torch(mask, num_heads=case.num_heads)
+    attend = partial(reference, x, x, x, attn_mask=hidden)
+    # is_causal lets torch leave the mask aside, unless it returns weights.
+    forwards: dict[str, Forward] = {
+        "nn.MultiheadAttention": lambda: attend(need_weights=False, is_causal=case.causal)
+    }
+    if case.matrix_bytes <= LARGEST:
+        forwards["nn.MultiheadAttention, weights"] = partial(attend, average_attn_weights=False)
+        forwards["nn.MultiheadAttention, mean weights"] = attend
+    return forwards
+
+
+def from_elsewhere(attention: Any, layer: MultiHeadAttention, case: Case) -> nn.Module:
+    """A layer of x-transformers; its own projections have no biases, and get ours."""
+    sizes = {"dim": case.d_model, "heads": case.num_heads, "dim_head": case.d_head}
+    rival: nn.Module = attention(**sizes, causal=case.causal, flash=True).train(case.training)
+    share_projections(layer, rival, ("to_q", "to_k", "to_v", "to_out"))
+    return rival
 
 
 KINDS: dict[str, Callable[[Case], dict[str, Call]]] = {"functions": functions, "layers": layers}
@@ -174,19 +174,15 @@ def share_projections(layer: MultiHeadAttention, rival: nn.Module, names: Sequen
         setattr(rival, theirs, getattr(layer, ours))
 
 
-def causal(case: Case) -> Any:
-    """For the package's functions: a rule, which costs no matrix, where the package has rules."""
-    rule = getattr(mini_attention, "causal_rule", None)
-    return rule(case.n) if case.causal and rule else causal_tensor(case)
+def causal_rule(case: Case) -> rules.MaskRule | None:
+    return rules.causal(case.n) if case.causal else None
 
 
 def causal_tensor(case: Case) -> Tensor | None:
     return causal_mask(case.n, device=case.device) if case.causal else None
 
 
-def _call(
-    forward: Forward, *, inputs: tuple[Tensor, ...], upstream: Tensor, training: bool
-) -> Call:
+def _call(forward: Forward, inputs: tuple[Tensor, ...], upstream: Tensor, training: bool) -> Call:
     def evaluate() -> Outcome:
         with torch.no_grad():
             return Outcome(*forward())
@@ -210,9 +206,9 @@ def x_transformers() -> Any:
 
 
 @cache
-def has_compiler() -> bool:
+def has_compiler(device: str) -> bool:
     try:
-        torch.compile(torch.exp)(torch.zeros(2))
+        torch.compile(torch.exp)(torch.zeros(2, device=device))
     except RuntimeError:
         return False
     return True
@@ -224,7 +220,7 @@ def missing() -> dict[str, str]:
         name: why
         for name, why, present in (
             ("x_transformers.Attention", "x-transformers is not installed", x_transformers()),
-            ("compiled attention", "torch.compile finds no compiler", has_compiler()),
+            ("compiled attention", "torch.compile finds no compiler", has_compiler("cpu")),
         )
         if not present
     }

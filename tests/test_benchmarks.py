@@ -23,7 +23,7 @@ KIND = pytest.mark.parametrize("kind", ["functions", "layers"])
 @pytest.fixture(autouse=True)
 def _without_compiler(monkeypatch):
     """Compiling takes seconds; one test asks for it."""
-    monkeypatch.setattr(rivals, "has_compiler", lambda: False)
+    monkeypatch.setattr(rivals, "has_compiler", lambda device: False)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -89,7 +89,7 @@ def test_a_layer_from_elsewhere_gets_our_parameters(monkeypatch):
 def test_exactly_the_rivals_that_are_missing_are_told(monkeypatch, present):
     names = {"x_transformers.Attention", "compiled attention"}
     monkeypatch.setattr(rivals, "x_transformers", lambda: present == "x_transformers.Attention")
-    monkeypatch.setattr(rivals, "has_compiler", lambda: present == "compiled attention")
+    monkeypatch.setattr(rivals, "has_compiler", lambda device: present == "compiled attention")
     assert rivals.missing().keys() == names - {present}
 
 
@@ -100,7 +100,7 @@ def test_missing_rivals_take_no_part(monkeypatch):
 
 
 def test_the_compiled_formula_takes_part_where_there_is_a_compiler(monkeypatch):
-    monkeypatch.setattr(rivals, "has_compiler", lambda: True)
+    monkeypatch.setattr(rivals, "has_compiler", lambda device: True)
     monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
     assert "compiled attention" in rivals.functions(TINY)
     assert "compiled attention" not in rivals.functions(TINY, compiled=False)
@@ -183,7 +183,7 @@ def run(monkeypatch, tmp_path):
         sections.SHORT,
         effort=QUICK,
         lengths=(7,),
-        longer=(11,),
+        longer=(7, 11),
         grids={"functions": grid, "layers": grid},
     )
     monkeypatch.setattr(command, "SHORT", small)
