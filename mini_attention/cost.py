@@ -245,6 +245,49 @@ def kept_by_fused(
     return {**kept, "output": kept["query"], "logsumexp": b * h * i * max(itemsize, 4)}
 
 
+def moved_by_formula(
+    *, b: int = 1, h: int = 1, i: int, j: int, d: int, e: int, itemsize: int = 4
+) -> dict[str, int]:
+    """The bytes that the forward pass of the formula moves from and to memory, step by step.
+
+    Each step reads its inputs once and writes its result once; the query comes scaled, and
+    there is no mask. So four matrices `i j` move: scores out and in, weights out and in.
+    Source: Dao et al., FlashAttention (2022), algorithm 0.
+
+    >>> moved_by_formula(i=5, j=7, d=2, e=3)
+    {'scores': 236, 'softmax': 280, 'weighted sum': 284}
+    """
+    _check_sizes(0, b=b, i=i, j=j)
+    _check_sizes(1, h=h, d=d, e=e, itemsize=itemsize)
+    entries = {
+        "scores": i * d + j * d + i * j,
+        "softmax": 2 * i * j,
+        "weighted sum": i * j + j * e + i * e,
+    }
+    return {name: b * h * number * itemsize for name, number in entries.items()}
+
+
+def moved_by_blocks(
+    *, b: int = 1, h: int = 1, i: int, j: int, d: int, e: int, rows: int, itemsize: int = 4
+) -> dict[str, int]:
+    """The bytes that the forward pass moves when blocks of `rows` queries stay in fast memory.
+
+    Such a block is read once and its output is written once; all keys and values pass by it,
+    and scores and weights never leave fast memory. Beside the output goes one number a query,
+    in float32 or wider. There is no mask, and blocks do not share what they read.
+    Source: Dao et al., FlashAttention (2022), theorem 2; there, the blocks of keys stay.
+
+    >>> moved_by_blocks(i=5, j=7, d=2, e=3, rows=2)  # three blocks of queries
+    {'query': 40, 'key': 168, 'value': 252, 'output': 60, 'logsumexp': 20}
+    """
+    _check_sizes(0, b=b, i=i, j=j)
+    _check_sizes(1, h=h, d=d, e=e, rows=rows, itemsize=itemsize)
+    blocks = -(-i // rows)
+    entries = {"query": i * d, "key": blocks * j * d, "value": blocks * j * e, "output": i * e}
+    moved = {name: b * h * number * itemsize for name, number in entries.items()}
+    return {**moved, "logsumexp": b * h * i * max(itemsize, 4)}
+
+
 def _project(
     name: str,
     shape: str,

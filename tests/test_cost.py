@@ -3,10 +3,12 @@
 import math
 import re
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count
 
 from mini_attention import (
@@ -253,6 +255,51 @@ def test_a_layer_keeps_its_input_and_joined_heads_beside_the_core(attend, kept_b
     assert kept == sum(predicted.values())
 
 
+class Moved(TorchDispatchMode):
+    """Adds up the bytes that every operation but a view reads and writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = {}
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if not function.is_view:
+            tensors = [x for x in (*args, result) if isinstance(x, torch.Tensor)]
+            name = function.overloadpacket.__name__
+            self.bytes[name] = [*self.bytes.get(name, []), sum(x.nbytes for x in tensors)]
+        return result
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_formula_moves_what_its_steps_read_and_write(dtype):
+    query, key, value = (x.detach().flatten(0, 1) for x in query_key_value(dtype=dtype))
+    with Moved() as moved:
+        torch.bmm(torch.softmax(torch.bmm(query, key.mT), -1), value)
+    scores, weighted_sum = moved.bytes["bmm"]
+    predicted = cost.moved_by_formula(b=B, h=H, i=I, j=J, d=D, e=E, itemsize=dtype.itemsize)
+    assert predicted == {
+        "scores": scores, "softmax": sum(moved.bytes["_softmax"]), "weighted sum": weighted_sum
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [1, 2, I, I + 2])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_blocks_move_their_own_queries_and_all_keys_and_values(rows, dtype):
+    tensors = {name: [] for name in ("query", "key", "value", "output", "logsumexp")}
+    query, key, value = (x.detach() for x in query_key_value(dtype=dtype))
+    for block in query.split(rows, -2):
+        output = attention(block, key, value)
+        log_sum = attention_scores(block, key).to(torch.promote_types(dtype, torch.float32))
+        moved = (block, key, value, output, log_sum.logsumexp(-1))
+        for name, tensor in zip(tensors, moved, strict=True):
+            tensors[name].append(tensor)
+    predicted = cost.moved_by_blocks(
+        b=B, h=H, i=I, j=J, d=D, e=E, rows=rows, itemsize=dtype.itemsize
+    )
+    assert predicted == {name: sum(x.nbytes for x in all_) for name, all_ in tensors.items()}
+
+
 def test_sizes_default_as_they_do_in_the_modules():
     assert cost.multi_head_cost(M, H, I) == cost.multi_head_cost(
         M, H, I, I, key_size=M, value_size=M, batch=1, proj_bias=True, mask=False, itemsize=4
@@ -264,7 +311,14 @@ def test_sizes_default_as_they_do_in_the_modules():
 
 
 @pytest.mark.parametrize(
-    "of_the_core", [cost.attention_cost, cost.kept_by_formula, cost.kept_by_fused]
+    "of_the_core",
+    [
+        cost.attention_cost,
+        cost.kept_by_formula,
+        cost.kept_by_fused,
+        cost.moved_by_formula,
+        partial(cost.moved_by_blocks, rows=2),
+    ],
 )
 def test_the_core_is_one_head_on_one_item_in_float32_unless_told_otherwise(of_the_core):
     sizes = {"i": I, "j": J, "d": D, "e": E}
@@ -303,6 +357,8 @@ def test_a_step_that_is_not_there_is_named():
 
 core = partial(cost.attention_cost, i=I, j=J, d=D, e=E)
 kept = partial(cost.kept_by_formula, i=I, j=J, d=D, e=E)
+moved = partial(cost.moved_by_formula, i=I, j=J, d=D, e=E)
+blocks = partial(cost.moved_by_blocks, i=I, j=J, d=D, e=E, rows=2)
 
 
 @pytest.mark.parametrize(
@@ -335,6 +391,12 @@ kept = partial(cost.kept_by_formula, i=I, j=J, d=D, e=E)
         (partial(kept, e=0), ValueError, "e must be at least 1"),
         (partial(kept, itemsize=0), ValueError, "itemsize must be at least 1"),
         (partial(cost.kept_by_fused, i=I, j=J, d=0, e=0), ValueError, "d must be at least 1"),
+        *(
+            (partial(call, **{size: least - 1}), ValueError, f"{size} must be at least {least}")
+            for call, least in product((moved, blocks), (0, 1))
+            for size in (("b", "i", "j"), ("h", "d", "e", "itemsize"))[least]
+        ),
+        (partial(blocks, rows=0), ValueError, "rows must be at least 1; got 0"),
     ],
 )
 def test_bad_sizes_are_named(call, error, message):
