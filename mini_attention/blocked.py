@@ -33,10 +33,7 @@ from .rules import BiasRule, Finite, Stored
 
 LOG2_E = math.log2(math.e)  # e^x is 2^(x log2 e), and exp2 takes about half the time of exp
 
-LOWEST = torch.finfo(torch.float32).min
 
-
-@takes_rules
 def blocked_attention(
     query: Tensor,
     key: Tensor,
@@ -102,15 +99,15 @@ def _layout(
     bias: Bias | None,
     block_size: int | None,
 ) -> Layout:
-    i, j = query.shape[-2], key.shape[-2]
     if isinstance(mask, Tensor):
         mask = Stored(mask)
     if isinstance(bias, Tensor) and bias.numel() and bias.amin() == -torch.inf:
         mask = Finite(bias) if mask is None else mask & Finite(bias)
-    if block_size is None:  # smaller blocks skip more of a short causal mask
-        block_size = 64 if mask is not None and j <= 1024 else 128
     rule = bias if isinstance(bias, BiasRule) else None
-    return Layout(leading, i, j, mask, rule, block_size, query.device)
+    return Layout.of(query, key, leading, mask, rule, block_size)
+
+
+takes_rules(blocked_attention)
 
 
 class Blocked(torch.autograd.Function):
@@ -131,7 +128,9 @@ class Blocked(torch.autograd.Function):
                 scores = _view(scratch, *q_block.shape[:2], len(piece.keys))
                 torch.bmm(q_block, k_block.mT, out=scores)
                 piece.restrict_(scores, heads, bias, LOG2_E)
-                largest = scores.amax(-1, keepdim=True).clamp_(min=LOWEST)
+                largest = scores.amax(-1, keepdim=True)
+                if piece.forbidden:
+                    largest.clamp_(min=torch.finfo(q.dtype).min)  # -inf - -inf would be NaN
                 weights = scores.sub_(largest).exp2_()
                 new = largest, weights.sum(-1, keepdim=True), torch.bmm(weights, v_block)
                 state = new if state is None else _merged(state, new)

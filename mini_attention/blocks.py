@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
 
-from .rules import BiasRule, MaskRule, common, part
+from .rules import BiasRule, MaskRule, Window, common, part
 
-TILE = 2**18  # scores computed at a time, 1 MiB in float32: about what a core's caches hold
 KEYS = 4096  # longer rows of scores are cut
+# Scores computed at a time, as far as a row of queries may cost 32 of them in memory: few enough
+# for a core's caches (1 to 2 MiB), and enough to be worth a call.
+TILE = 2**18, 2**19
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,28 @@ class Layout:
     mask: MaskRule | None
     bias: BiasRule | None
     rows: int  # queries in a block
+    heads: int  # heads computed at a time
     device: torch.device
 
-    @property
-    def heads(self) -> int:
-        """How many heads are computed at a time: many when their scores are few."""
-        return max(1, min(self.leading.numel(), TILE // (self.rows * max(1, min(self.j, KEYS)))))
+    @classmethod
+    def of(
+        cls,
+        query: Tensor,
+        key: Tensor,
+        leading: torch.Size,
+        mask: MaskRule | None,
+        bias: BiasRule | None,
+        rows: int | None,
+    ) -> Layout:
+        """The layout for these tensors, with blocks of a good size unless `rows` is given."""
+        i, j, count = query.shape[-2], key.shape[-2], leading.numel()
+        tile = min(max(32 * count * i, TILE[0]), TILE[1])
+        width = max(1, min(j, KEYS))
+        if rows is None:  # a mask is followed the closer, the smaller the blocks
+            most = 256 if mask is None else 64 if j <= 1024 else 128
+            rows = min(max(tile // width, 64), most)
+        heads = max(1, min(count, tile // (rows * width)))
+        return cls(leading, i, j, mask, bias, rows, heads, query.device)
 
     @property
     def tile(self) -> int:
@@ -38,12 +57,15 @@ class Layout:
 
     def __iter__(self) -> Iterator[tuple[slice, slice, list[Piece]]]:
         """Heads, queries, and the pieces that the scores of these are made of."""
-        for start in range(0, self.i, self.rows):
-            queries = range(start, min(start + self.rows, self.i))
-            pieces = self._pieces(queries)
-            for first in range(0, self.leading.numel(), self.heads):
-                last = min(first + self.heads, self.leading.numel())
-                yield slice(first, last), slice(queries.start, queries.stop), pieces
+        starts = range(0, self.i, self.rows)
+        bands = (range(start, min(start + self.rows, self.i)) for start in starts)
+        count = self.leading.numel()
+        heads = [slice(h, min(h + self.heads, count)) for h in range(0, count, self.heads)]
+        rows = ((slice(band.start, band.stop), self._pieces(band)) for band in bands)
+        if self.bias is None and (self.mask is None or isinstance(self.mask, Window)):
+            # Little to remember: head by head is faster, as the keys of one fit into the caches.
+            return ((h, *row) for h, row in product(heads, rows))
+        return ((h, *row) for row in rows for h in heads)
 
     def _pieces(self, queries: range) -> list[Piece]:
         some = every = range(self.j)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from .rules import BiasRule, MaskRule, Rule
 
 Mask = Tensor | MaskRule
 Bias = Tensor | BiasRule
-Function = TypeVar("Function", bound=Callable[..., Tensor])
 HALF_PRECISION = (torch.float16, torch.bfloat16)
 
 
@@ -91,10 +90,9 @@ def scale_or_default(scale: float | None, query: Tensor) -> float:
     return float(query.shape[-1] ** -0.5) if scale is None else scale
 
 
-def takes_rules(function: Function) -> Function:
+def takes_rules(function: Callable[..., Tensor]) -> None:
     """Mark a function as one that takes rules: a layer hands others the tensor of a rule."""
     function.takes_rules = True  # type: ignore[attr-defined]
-    return function
 
 
 def as_computed(tensor: Tensor) -> AbstractContextManager[object]:

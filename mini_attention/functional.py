@@ -85,7 +85,6 @@ def attention_weights(
     return weights.to(dtype)
 
 
-@takes_rules
 def attention(
     query: Tensor,
     key: Tensor,
@@ -126,7 +125,6 @@ def attention(
     return output.to(dtype)
 
 
-@takes_rules
 def fused_attention(
     query: Tensor,
     key: Tensor,
@@ -162,7 +160,7 @@ def fused_attention(
     if bias is not None and bias.requires_grad and 0 in (q.numel(), k.numel(), v.numel()):
         # Where there is nothing to compute the kernel drops the bias from the graph.
         return attention(query, key, value, mask, bias=bias, scale=scale, dropout_p=dropout_p)
-    pairs = allowed if bias is None else _forbid(bias, allowed)
+    pairs = allowed if bias is None or allowed is None else _forbid(bias, allowed)
     leading = broadcast_leading(query=q, key=k, value=v)
     size = v.shape[-1]
     # Outside four axes and equal feature counts the kernel falls back to one 2 to 3 times slower.
@@ -178,7 +176,7 @@ def fused_attention(
     )
     if output.shape[-1] != size:
         output = output[..., :size]
-    return output if len(leading) == 2 else output.reshape(*leading, *output.shape[-2:])
+    return output.reshape(*leading, *output.shape[-2:])
 
 
 def _scores(query: Tensor, key: Tensor, bias: Tensor | None, scale: float) -> Tensor:
@@ -196,13 +194,13 @@ def _softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
     return scores.softmax(-1).masked_fill(nothing, 0.0)
 
 
-def _forbid(scores: Tensor, allowed: Tensor | None) -> Tensor:
-    return scores if allowed is None else torch.where(allowed, scores, -torch.inf)
+def _forbid(scores: Tensor, allowed: Tensor) -> Tensor:
+    return torch.where(allowed, scores, -torch.inf)
 
 
 def _dropout(weights: Tensor, dropout_p: float) -> Tensor:
     check_dropout(dropout_p)
-    return F.dropout(weights, dropout_p) if dropout_p else weights
+    return F.dropout(weights, dropout_p)
 
 
 def _four_axes(tensor: Tensor, leading: torch.Size) -> Tensor:
@@ -213,3 +211,7 @@ def _four_axes(tensor: Tensor, leading: torch.Size) -> Tensor:
     if len(leading) < 2:
         return tensor[(None,) * (2 - len(leading))]
     return tensor.flatten(0, len(leading) - 2)
+
+
+takes_rules(attention)
+takes_rules(fused_attention)
