@@ -23,7 +23,6 @@ from .contract import (
     Bias,
     Mask,
     as_computed,
-    broadcast_leading,
     check_arguments,
     scale_or_default,
     shield,
@@ -69,8 +68,7 @@ def blocked_attention(
     """
     if block_size is not None and block_size < 1:
         raise ValueError(f"block_size must be at least 1; got {block_size}")
-    query, key, value, bias = check_arguments(query, key, value, mask, bias)
-    leading = broadcast_leading(query=query, key=key, value=value)
+    query, key, value, bias, leading = check_arguments(query, key, value, mask, bias)
     scale = scale_or_default(scale, query)
     dtype = query.dtype
     if dtype in HALF_PRECISION:

@@ -46,7 +46,7 @@ def prepare(
     With `widen`, half precision becomes float32: products summed in half precision err up to
     20 times more than torch's kernel, and their scores can overflow.
     """
-    query, key, value, bias = check_arguments(query, key, value, mask, bias)
+    query, key, value, bias, _ = check_arguments(query, key, value, mask, bias)
     mask, bias = stored(mask, query), stored(bias, query)
     allowed = _allowed(mask, bias)
     if allowed is not None:
@@ -60,8 +60,8 @@ def prepare(
 
 def check_arguments(
     query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, bias: Bias | None
-) -> tuple[Tensor, Tensor, Tensor, Bias | None]:
-    """Raise unless the arguments fit each other; the mask alone needs no cast.
+) -> tuple[Tensor, Tensor, Tensor, Bias | None, torch.Size]:
+    """Raise unless the arguments fit each other; return all but the mask, and the leading axes.
 
     Under autocast, floats become autocast's dtype first, as they do for torch's own kernel.
     """
@@ -69,12 +69,12 @@ def check_arguments(
         query, key, value = _autocast(query), _autocast(key), _autocast(value)
         bias = _autocast(bias) if isinstance(bias, Tensor) else bias
     _check_inputs(query, key, value)
-    broadcast_leading(query=query, key=key, value=value)
+    leading = broadcast_leading(query=query, key=key, value=value)
     if mask is not None:
         check_mask(mask, scores_shape(query, key), query.device)
     if bias is not None:
         check_bias(bias, scores_shape(query, key), query)
-    return query, key, value, bias
+    return query, key, value, bias, leading
 
 
 def stored(pairs: Tensor | Rule | None, query: Tensor) -> Tensor | None:
