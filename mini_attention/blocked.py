@@ -99,7 +99,7 @@ def _layout(
 ) -> Layout:
     if isinstance(mask, Tensor):
         mask = Stored(mask)
-    if isinstance(bias, Tensor) and bias.numel() and bias.amin() == -torch.inf:
+    if isinstance(bias, Tensor) and bias.numel() and not bias.amin() > -torch.inf:  # or NaN
         mask = Finite(bias) if mask is None else mask & Finite(bias)
     rule = bias if isinstance(bias, BiasRule) else None
     return Layout.of(query, key, leading, mask, rule, block_size)

@@ -9,7 +9,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from .rules import BiasRule, MaskRule, Window, common, part
+from .rules import BiasRule, MaskRule, Window, block_for, common, part, reach_for
 
 KEYS = 4096  # longer rows of scores are cut
 # Scores computed at a time, as far as a row of queries may cost 32 of them in memory: few enough
@@ -70,7 +70,7 @@ class Layout:
     def _pieces(self, queries: range) -> list[Piece]:
         some = every = range(self.j)
         if self.mask is not None:
-            some, every = self.mask.reach(queries)
+            some, every = reach_for(self.mask, queries, self.j)
         starts = range(some.start, some.stop, KEYS)
         return [self._piece(queries, range(j, min(j + KEYS, some.stop)), every) for j in starts]
 
@@ -78,10 +78,11 @@ class Layout:
         forbidden = []
         if self.mask is not None:
             for edge in _without(keys, common(keys, every)):
-                allowed = self.mask.block(queries, edge, self.device)
+                allowed = block_for(self.mask, queries, edge, self.device)
                 where = slice(edge.start - keys.start, edge.stop - keys.start)
                 forbidden.append((where, allowed.logical_not()))
-        bias = None if self.bias is None else self.bias.block(queries, keys, self.device)
+        rule = self.bias
+        bias = None if rule is None else block_for(rule, queries, keys, self.device)
         return Piece(self.leading, queries, keys, forbidden, bias)
 
 
@@ -104,7 +105,9 @@ class Piece:
         if self.bias is not None:
             scores.add_(self._of(heads, self.bias).to(scores.dtype), alpha=unit)
         elif bias is not None:
-            scores.add_(self._of(heads, part(bias, self.queries, self.keys)), alpha=unit)
+            added = self._of(heads, part(bias, self.queries, self.keys))
+            limit = torch.finfo(scores.dtype).max / 2  # what is finite stays so in other units
+            scores.add_(added.clamp(-limit, limit), alpha=unit)
         for keys, forbidden in self.forbidden:
             scores[..., keys].masked_fill_(self._of(heads, forbidden), -torch.inf)
 

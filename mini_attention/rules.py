@@ -42,8 +42,7 @@ Device = torch.device | str | None
 class Rule(ABC):
     """What stands for a tensor `... i j` and computes the blocks of it that are asked for.
 
-    shape   of the tensor; every axis but the last two may be 1, and they too where a
-            subclass broadcasts over them
+    shape   of the tensor; an axis of 1 holds for all items, queries or keys
     device  of the tensors that the rule keeps; None if it keeps none
     """
 
@@ -121,6 +120,20 @@ def part(pairs: Tensor, queries: range, keys: range) -> Tensor:
     rows = slice(None) if pairs.shape[-2] == 1 else slice(queries.start, queries.stop)
     columns = slice(None) if pairs.shape[-1] == 1 else slice(keys.start, keys.stop)
     return pairs[..., rows, columns]
+
+
+def block_for(rule: Rule, queries: range, keys: range, device: Device = None) -> Tensor:
+    """The block of a rule whose axes of 1 hold for all queries or for all keys."""
+    i, j = rule.shape[-2:]
+    return rule.block(range(1) if i == 1 else queries, range(1) if j == 1 else keys, device)
+
+
+def reach_for(mask: MaskRule, queries: range, j: int) -> tuple[range, range]:
+    """The reach, among j keys, of a mask whose axes of 1 hold for all queries or for all keys."""
+    some, every = mask.reach(range(1) if mask.shape[-2] == 1 else queries)
+    if mask.shape[-1] == 1:
+        return range(j * len(some)), range(j * len(every))
+    return some, every
 
 
 def common(one: range, other: range) -> range:
@@ -264,11 +277,14 @@ class Both(MaskRule):
         self.rules = one, other
 
     def block(self, queries: range, keys: range, device: Device = None) -> Tensor:
-        one, other = (rule.block(queries, keys, device) for rule in self.rules)
+        one, other = (block_for(rule, queries, keys, device) for rule in self.rules)
         return one & other
 
     def reach(self, queries: range) -> tuple[range, range]:
-        (some, every), (other_some, other_every) = (rule.reach(queries) for rule in self.rules)
+        j = self.shape[-1]
+        (some, every), (other_some, other_every) = (
+            reach_for(rule, queries, j) for rule in self.rules
+        )
         return common(some, other_some), common(every, other_every)
 
 
