@@ -160,7 +160,7 @@ def fused_attention(
     if bias is not None and bias.requires_grad and 0 in (q.numel(), k.numel(), v.numel()):
         # Where there is nothing to compute the kernel drops the bias from the graph.
         return attention(query, key, value, mask, bias=bias, scale=scale, dropout_p=dropout_p)
-    pairs = allowed if bias is None or allowed is None else _forbid(bias, allowed)
+    pairs = allowed if bias is None or allowed is None else torch.where(allowed, bias, -torch.inf)
     leading = broadcast_leading(query=q, key=k, value=v)
     size = v.shape[-1]
     # Outside four axes and equal feature counts the kernel falls back to one 2 to 3 times slower.
@@ -187,15 +187,11 @@ def _scores(query: Tensor, key: Tensor, bias: Tensor | None, scale: float) -> Te
 def _softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
     if allowed is None:
         return scores.softmax(-1)
-    # A row of -inf alone has no softmax: it gets scores of 0 before and weights of 0 after,
-    # so that neither the weights nor any derivative of them is NaN.
+    # A row of -inf alone has no softmax. Where nothing is allowed scores are 0 instead, and the
+    # weights become 0 after it, so that neither they nor any derivative of them is NaN.
     nothing = ~allowed.any(-1, keepdim=True)
-    scores = _forbid(scores, allowed).masked_fill(nothing, 0.0)
-    return scores.softmax(-1).masked_fill(nothing, 0.0)
-
-
-def _forbid(scores: Tensor, allowed: Tensor) -> Tensor:
-    return torch.where(allowed, scores, -torch.inf)
+    hidden = torch.where(nothing, 0.0, -torch.inf).to(scores.dtype)
+    return torch.where(allowed, scores, hidden).softmax(-1).masked_fill(nothing, 0.0)
 
 
 def _dropout(weights: Tensor, dropout_p: float) -> Tensor:
