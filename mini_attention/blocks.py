@@ -120,7 +120,8 @@ class Piece:
         if block.ndim == 2:
             block.add_(scores_grad.sum(0))
         else:
-            index = zip(self._index(heads, block.device), block.shape[:-2], strict=True)
+            shape = block.shape[:-2]  # without the axes that values alone have
+            index = zip(self._index(heads, block.device)[-len(shape) :], shape, strict=True)
             block.index_put_(tuple(at % size for at, size in index), scores_grad, accumulate=True)
 
     def _of(self, heads: slice, block: Tensor) -> Tensor:

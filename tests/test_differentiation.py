@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 from torch import func
+from torch.export import Dim, export
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from mini_attention import attention, attention_weights, cost, fused_attention
+from mini_attention import (
+    attention,
+    attention_weights,
+    blocked_attention,
+    cost,
+    fused_attention,
+    rules,
+)
 from tests.oracles import (
     B,
     D,
@@ -36,6 +44,8 @@ CAN = {
         "jacrev": True,
         "jacfwd": True,
         "vmap": True,
+        "mapped": True,
+        "export": True,
     },
     "fused_attention": {
         "gradcheck": True,
@@ -43,17 +53,38 @@ CAN = {
         "jacrev": True,
         "jacfwd": NotImplementedError,
         "vmap": True,
+        "mapped": True,
+        "export": True,
+    },
+    "blocked_attention": {
+        "gradcheck": True,
+        "gradgradcheck": RuntimeError,
+        "jacrev": True,
+        "jacfwd": NotImplementedError,
+        "vmap": True,
+        "mapped": RuntimeError,
+        "export": Exception,  # of torch's own, which have no public name
     },
 }
+REFUSALS = (
+    "not .*implemented",  # the kernel
+    "blocked_attention has no second derivative",
+    "must implement the jvp function",  # forward mode
+    "vmap: .* (data-dependent control flow|dynamic shape)",
+    "specialized it to be a constant|data-dependent expression",  # export
+)
 SLOW_BATCHES = "ignore:There is a performance drop:UserWarning"  # the kernel, looped over by vmap
 TORCH_ITSELF = "ignore:.torch.jit"  # jacfwd and the compiler, inside torch
+# The compiler looks at a function with a backward pass of its own in ways that torch warns about.
+INSTANTIATED = "ignore:.*should not be instantiated:DeprecationWarning"
+NO_LEAF = "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"
 
 
 def test_the_card_tells_what_each_implementation_can_do():
     card = (Path(__file__).parents[1] / "book" / "conventions.md").read_text(encoding="utf-8")
     rows = [[c.strip() for c in row.strip("|").split("|")] for row in card.splitlines()]
     heading = ["", *(f"`{name}`" for name in CAN)]
-    told = rows[rows.index(heading) :]
+    told = [row for row in rows[rows.index(heading) :] if len(row) == len(heading)]
     for place, can in enumerate(CAN.values(), start=1):
         for what, passes in can.items():
             (answer,) = [row[place] for row in told if re.search(rf"\b{what}\b", row[0])]
@@ -62,7 +93,7 @@ def test_the_card_tells_what_each_implementation_can_do():
 
 def expectation(attend, what: str):
     can = CAN[attend.__name__][what]
-    return nullcontext() if can is True else pytest.raises(can, match=r"not .*implemented")
+    return nullcontext() if can is True else pytest.raises(can, match="|".join(REFUSALS))
 
 
 def small_case():
@@ -106,14 +137,14 @@ def test_the_formula_passes_both_checks_with_every_argument(case, check):
     assert check(partial(attention, **given), tensors)
 
 
-def test_gradients_with_dropout_are_those_of_the_formula(attend):
+def test_gradients_with_dropout_are_those_of_the_formula(dropping):
     runs = []
-    for function in (attend, attention):
+    for function in (dropping, attention):
         torch.manual_seed(1)
         runs.append(with_gradients(partial(function, dropout_p=0.3), **inputs(B, H)))
     assert_same(*runs)
     torch.manual_seed(1)
-    assert (runs[0]["output"] - attend(**inputs(B, H))).abs().max() > 0.1
+    assert (runs[0]["output"] - dropping(**inputs(B, H))).abs().max() > 0.1
 
 
 def test_derivatives_by_a_bias_pass_gradcheck(attend):
@@ -173,28 +204,30 @@ def test_vmap_is_a_loop_over_items(attend):
 def test_vmap_maps_masks_and_biases_over_any_axis(attend):
     query, key, value = inputs(B, H).values()
     mask, bias = some_mask(I, B, J), some_bias(B, I, J)
-    with expectation(attend, "vmap"):
+    with expectation(attend, "mapped"):
         mapped = func.vmap(
             lambda q, k, v, m, b: attend(q, k, v, m, bias=b), in_dims=(0, None, 0, 1, 0), out_dims=1
         )(query, key[0], value, mask, bias)
-    each = [attend(query[x], key[0], value[x], mask[:, x], bias=bias[x]) for x in range(B)]
-    assert_same(mapped, torch.stack(each, 1))
+        each = [attend(query[x], key[0], value[x], mask[:, x], bias=bias[x]) for x in range(B)]
+        assert_same(mapped, torch.stack(each, 1))
 
 
+@pytest.mark.parametrize(("what", "shape", "axis"), [("vmap", (), None), ("mapped", (B, H), 0)])
 @pytest.mark.filterwarnings(SLOW_BATCHES)
-def test_the_gradients_of_each_item_come_from_one_call(attend):
-    tensors, mask = inputs(B, H), some_mask(B, H, I, J)
+def test_the_gradients_of_each_item_come_from_one_call(attend, what, shape, axis):
+    tensors, mask = inputs(B, H), some_mask(*shape, I, J)
 
     def loss(query, key, value, mask):
         return attend(query, key, value, mask).square().sum()
 
-    with expectation(attend, "vmap"):
-        mapped = func.vmap(func.grad(loss, (0, 1, 2)))(*tensors.values(), mask)
-    leaves = [tensor.requires_grad_() for tensor in tensors.values()]
-    assert_same(
-        dict(zip(tensors, mapped, strict=True)),
-        dict(zip(tensors, torch.autograd.grad(loss(*leaves, mask), leaves), strict=True)),
-    )
+    with expectation(attend, what):
+        each = func.vmap(func.grad(loss, (0, 1, 2)), (0, 0, 0, axis))
+        mapped = each(*tensors.values(), mask)
+        leaves = [tensor.requires_grad_() for tensor in tensors.values()]
+        expected = torch.autograd.grad(loss(*leaves, mask), leaves)
+        assert_same(
+            dict(zip(tensors, mapped, strict=True)), dict(zip(tensors, expected, strict=True))
+        )
 
 
 def penalty(function, tensors, by: str):
@@ -235,16 +268,16 @@ def test_the_kernel_has_no_second_derivative_under_autocast_either(by):
 
 
 @pytest.mark.parametrize("by", ["query", "key", "value", "bias"])
-def test_second_derivatives_are_right_where_a_bias_takes_torch_off_its_kernel(attend, by):
+def test_second_derivatives_are_right_where_a_bias_takes_torch_off_its_kernel(dropping, by):
     tensors = inputs(B, 1, i=3, j=5, d=2, e=1) | {"bias": some_bias(3, 5)}
     assert_same(
-        penalty(attend, tensors, by), penalty(naive_attention, tensors, by), largest_score=100
+        penalty(dropping, tensors, by), penalty(naive_attention, tensors, by), largest_score=100
     )
 
 
 @pytest.mark.parametrize("by", ["query", "key", "value"])
-def test_second_derivatives_are_right_where_dropout_takes_torch_off_its_kernel(attend, by):
-    function, formula = partial(attend, dropout_p=0.3), partial(attention, dropout_p=0.3)
+def test_second_derivatives_are_right_where_dropout_takes_torch_off_its_kernel(dropping, by):
+    function, formula = partial(dropping, dropout_p=0.3), partial(attention, dropout_p=0.3)
     tensors = inputs(B, H)
     assert_same(penalty(function, tensors, by), penalty(formula, tensors, by), largest_score=100)
 
@@ -264,9 +297,9 @@ def test_second_derivatives_of_weights_exist_where_a_query_attends_to_nothing():
 
 
 @pytest.mark.parametrize("dropout_p", [0.0, 0.3])
-def test_the_whole_function_compiles_into_one_graph(attend, dropout_p):
+def test_the_whole_function_compiles_into_one_graph(dropping, dropout_p):
     tensors, mask = inputs(B, H), some_mask(B, 1, I, J)
-    function = partial(attend, mask=mask, dropout_p=dropout_p)
+    function = partial(dropping, mask=mask, dropout_p=dropout_p)
     compiled = torch.compile(lambda **x: function(**x), fullgraph=True, backend="aot_eager")
     torch.manual_seed(1)
     actual = with_gradients(compiled, **tensors)
@@ -274,11 +307,69 @@ def test_the_whole_function_compiles_into_one_graph(attend, dropout_p):
     assert_same(actual, with_gradients(function, **tensors))
 
 
+WHOLE, CUT = "one graph", "several"
+COMPILED = {
+    "nothing": (WHOLE, dict),
+    "a causal rule": (WHOLE, lambda: {"mask": rules.causal(I, J)}),
+    "a bias that is a rule": (WHOLE, lambda: {"bias": rules.alibi(H, I, J)}),
+    "a mask": (CUT, lambda: {"mask": some_mask(B, 1, I, J)}),
+    "a bias": (CUT, lambda: {"bias": some_bias(1, H, I, J)}),
+    "lengths that are a rule": (CUT, lambda: {"mask": rules.padding([3, 7], J).per_item()}),
+}
+
+
+@pytest.mark.parametrize("case", COMPILED)
+@pytest.mark.filterwarnings(INSTANTIATED, NO_LEAF)
+def test_blocks_compile_and_are_cut_where_they_look_for_keys_to_skip_in_a_tensor(case):
+    graphs, make = COMPILED[case]
+    function, tensors = partial(blocked_attention, **make()), inputs(B, H)
+    compiled = torch.compile(
+        lambda **x: function(**x), fullgraph=graphs == WHOLE, backend="aot_eager"
+    )
+    assert_same(with_gradients(compiled, **tensors), with_gradients(function, **tensors))
+
+
+@pytest.mark.parametrize("case", [name for name, (graphs, _) in COMPILED.items() if graphs == CUT])
+def test_one_graph_of_those_is_an_error(case):
+    function = partial(blocked_attention, **COMPILED[case][1]())
+    compiled = torch.compile(lambda **x: function(**x), fullgraph=True, backend="aot_eager")
+    with pytest.raises(Exception, match=r"(?i)data-dependent"):
+        compiled(**inputs(B, H))
+
+
+class Call(torch.nn.Module):
+    """A function as a module, which is what torch.export takes."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, query, key, value):
+        return self.function(query, key, value)
+
+
+def test_an_exported_function_takes_other_lengths(attend):
+    i, j = Dim("i"), Dim("j")
+    with expectation(attend, "export"):
+        exported = export(
+            Call(attend), tuple(inputs(B, H).values()), dynamic_shapes=({2: i}, {2: j}, {2: j})
+        )
+        others = inputs(B, H, i=17, j=19)
+        assert_same(exported.module()(*others.values()), attend(**others))
+
+
 def test_shapes_alone_are_enough(attend):
     tensors = {name: tensor.to("meta") for name, tensor in inputs(B, H).items()}
-    output = attend(**tensors, mask=some_mask(I, J).to("meta"))
+    output = attend(**tensors, mask=rules.causal(I, J), bias=rules.alibi(H, I, J))
     assert output.shape == (B, H, I, E)
     assert output.is_meta
+
+
+def test_the_shape_of_a_mask_is_enough_where_nobody_looks_for_keys_to_skip(attend):
+    tensors = {name: tensor.to("meta") for name, tensor in inputs(B, H).items()}
+    refuses = pytest.raises(NotImplementedError, match="nonzero")
+    with refuses if attend is blocked_attention else nullcontext():
+        assert attend(**tensors, mask=some_mask(I, J).to("meta")).is_meta
 
 
 def test_flops_are_counted_without_computing():
@@ -303,15 +394,15 @@ def test_autocast_takes_mixed_floats_and_leaves_float64_alone(attend):
     assert exact.dtype == torch.float64
 
 
-def test_recomputing_in_the_backward_pass_drops_the_same_weights(attend):
-    def dropping(query, key, value):
-        return attend(query, key, value, dropout_p=0.3)
+def test_recomputing_in_the_backward_pass_drops_the_same_weights(dropping):
+    def dropped(query, key, value):
+        return dropping(query, key, value, dropout_p=0.3)
 
     def recomputed(**tensors):
-        return checkpoint(dropping, *tensors.values(), use_reentrant=False)
+        return checkpoint(dropped, *tensors.values(), use_reentrant=False)
 
     tensors = inputs(B, H)
     torch.manual_seed(1)
-    expected = with_gradients(dropping, **tensors)
+    expected = with_gradients(dropped, **tensors)
     torch.manual_seed(1)
     assert_same(with_gradients(recomputed, **tensors), expected)

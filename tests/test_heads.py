@@ -19,6 +19,7 @@ from mini_attention import (
     MultiHeadAttention,
     SingleHeadAttention,
     attention,
+    blocked_attention,
     causal_mask,
     cost,
     fused_attention,
@@ -225,8 +226,8 @@ def test_the_output_of_many_heads_is_their_weights_times_their_values(attend):
 # Dropout.
 
 
-def test_dropout_acts_in_training_only(build, attend):
-    layer, plain = build(dropout=0.5, attend=attend), build(attend=attend)
+def test_dropout_acts_in_training_only(build, dropping):
+    layer, plain = build(dropout=0.5, attend=dropping), build(attend=dropping)
     plain.load_state_dict(layer.state_dict())
     tensors = sources()
     expected = plain(**tensors)
@@ -234,15 +235,15 @@ def test_dropout_acts_in_training_only(build, attend):
     assert (layer.train()(**tensors) - expected).abs().max() > 0.01
 
 
-def test_returned_weights_are_those_before_dropout(build, attend):
-    layer, tensors = build(dropout=0.5, attend=attend), sources()
+def test_returned_weights_are_those_before_dropout(build, dropping):
+    layer, tensors = build(dropout=0.5, attend=dropping), sources()
     _, trained = layer.train()(**tensors, return_weights=True)
     _, evaluated = layer.eval()(**tensors, return_weights=True)
     assert_same(trained, evaluated)
 
 
-def test_the_mean_over_many_dropouts_is_the_output_in_evaluation(build, attend):
-    layer = build(dropout=0.3, attend=attend)
+def test_the_mean_over_many_dropouts_is_the_output_in_evaluation(build, dropping):
+    layer = build(dropout=0.3, attend=dropping)
     tensors = {name: tensor[:1] for name, tensor in sources().items()}
     many = {name: tensor.expand(10_000, -1, -1) for name, tensor in tensors.items()}
     with torch.no_grad():
@@ -251,9 +252,9 @@ def test_the_mean_over_many_dropouts_is_the_output_in_evaluation(build, attend):
     assert (error.abs() < 5 * outputs.std(0) / 100).all()
 
 
-def test_torchs_layer_drops_the_same_weights(attend):
+def test_torchs_layer_drops_the_same_weights(dropping):
     theirs = torch_layer(M, H, dropout=0.5).train()
-    ours = MultiHeadAttention.from_torch(theirs, attend=attend)
+    ours = MultiHeadAttention.from_torch(theirs, attend=dropping)
     x = torch.randn(B, I, M, dtype=torch.float64)
     torch.manual_seed(1)
     expected, _ = theirs(x, x, x, need_weights=False)
@@ -326,14 +327,8 @@ def test_lengths_are_checked_before_a_readers_function_sees_them(build):
 # The contract.
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("by", ["mask", "bias"])
-def test_a_query_that_may_attend_to_nothing_gets_the_bias_of_the_output(
-    attend, by, dropout, training
-):
-    layer, tensors = many_heads(attend=attend, dropout=dropout).train(training), sources()
-    mask = some_mask(B, I, J)
+def assert_query_3_gets_the_bias_of_the_output(layer: MultiHeadAttention, by: str):
+    tensors, mask = sources(), some_mask(B, I, J)
     mask[:, 3] = False
     bias = torch.zeros(B, I, J, dtype=torch.float64).masked_fill(~mask, -torch.inf)
     given = {"mask": mask} if by == "mask" else {"bias": bias}
@@ -342,6 +337,18 @@ def test_a_query_that_may_attend_to_nothing_gets_the_bias_of_the_output(
     assert not weights[:, :, 3].any()
     gradients = parameter_gradients(layer, output.square().sum() + weights.square().sum())
     assert all(gradient.isfinite().all() for gradient in gradients.values())
+
+
+@pytest.mark.parametrize("by", ["mask", "bias"])
+def test_a_query_that_may_attend_to_nothing_gets_the_bias_of_the_output(attend, by):
+    assert_query_3_gets_the_bias_of_the_output(many_heads(attend=attend), by)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("by", ["mask", "bias"])
+def test_dropout_leaves_it_that_bias(dropping, by, training):
+    layer = many_heads(attend=dropping, dropout=0.4).train(training)
+    assert_query_3_gets_the_bias_of_the_output(layer, by)
 
 
 def test_one_head_gives_zeros_to_a_query_that_may_attend_to_nothing(attend):
@@ -414,7 +421,7 @@ def test_an_empty_batch_and_no_queries_give_empty_outputs(build, attend):
 def test_no_input_is_written_to(build, attend):
     given = sources() | {"mask": some_mask(B, I, J), "bias": some_bias(I, J)}
     before = copy.deepcopy(given)
-    build(attend=attend, dropout=0.3)(**given, return_weights=True)
+    build(attend=attend)(**given, return_weights=True)
     assert all(torch.equal(given[name], before[name]) for name in given)
 
 
@@ -559,10 +566,10 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("kind", COUNTED)
-def test_flops_are_counted_without_memory_or_time(kind, attend):
+def test_flops_are_counted_without_memory_or_time(kind, dropping):
     module, cost_of, sizes = COUNTED[kind]
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
-        module(*sizes, attend=attend)(torch.empty(B, 100_003, 4096))
+        module(*sizes, attend=dropping)(torch.empty(B, 100_003, 4096))
     assert counter.get_total_flops() == cost_of(*sizes, 100_003, batch=B).total.flops
 
 
@@ -587,8 +594,8 @@ def test_compiled_code_computes_the_same():
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_an_exported_module_takes_other_lengths(attend, masked):
-    layer, tensors = many_heads(attend=attend).eval(), sources()
+def test_an_exported_module_takes_other_lengths(dropping, masked):
+    layer, tensors = many_heads(attend=dropping).eval(), sources()
     b, i, j = Dim("b"), Dim("i"), Dim("j")
     shapes = {"query": {0: b, 1: i}, "key": {0: b, 1: j}, "value": {0: b, 1: j}}
     others = {n: torch.randn(3, 2 * x.shape[1], x.shape[2]).double() for n, x in tensors.items()}
@@ -597,6 +604,27 @@ def test_an_exported_module_takes_other_lengths(attend, masked):
         shapes["mask"] = {0: i, 1: j}
     exported = export(layer, (), tensors, dynamic_shapes=shapes).module()
     assert_same(exported(**others), layer(**others))
+
+
+def test_an_exported_layer_in_blocks_takes_the_lengths_that_it_was_exported_with():
+    layer, tensors, others = many_heads(attend=blocked_attention), sources(), sources()
+    with torch.no_grad():
+        exported = export(layer, (), tensors).module()
+        assert_same(exported(**others), layer(**others))
+
+
+@pytest.mark.parametrize("what", ["other lengths", "a mask", "a bias"])
+def test_a_layer_in_blocks_that_cannot_be_exported_is_an_error(what):
+    layer, tensors, shapes = many_heads(attend=blocked_attention), sources(), None
+    if what == "a mask":
+        tensors["mask"] = some_mask(I, J)
+    elif what == "a bias":
+        tensors["bias"] = some_bias(I, J)
+    else:
+        shapes = {"query": {1: Dim("i")}, "key": {}, "value": {}}
+    refused = r"specialized it to be a constant|data-dependent"
+    with torch.no_grad(), pytest.raises(Exception, match=refused):
+        export(layer, (), tensors, dynamic_shapes=shapes)
 
 
 def test_a_module_with_the_formula_can_be_differentiated_twice():
@@ -646,9 +674,8 @@ def test_a_gradient_penalty_in_training_with_dropout_is_that_of_the_formula(buil
     assert_same(penalties[fused_attention], penalties[attention], largest_score=10)
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_recomputing_in_the_backward_pass_changes_nothing(build, attend, training):
-    layer, tensors, mask = build(attend=attend, dropout=0.4).train(training), sources(), None
+def assert_recomputing_changes_nothing(layer: nn.Module):
+    tensors, mask = sources(), None
 
     def recomputed(query, key, value):
         return checkpoint(layer, query, key, value, mask, use_reentrant=False)
@@ -661,6 +688,15 @@ def test_recomputing_in_the_backward_pass_changes_nothing(build, attend, trainin
         (of_query,) = torch.autograd.grad(loss, tensors["query"], retain_graph=True)
         runs[call] = parameter_gradients(layer, loss) | {"output": output, "query": of_query}
     assert_same(runs[recomputed], runs[layer])
+
+
+def test_recomputing_in_the_backward_pass_changes_nothing(build, attend):
+    assert_recomputing_changes_nothing(build(attend=attend))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_recomputing_in_the_backward_pass_drops_the_same_weights(build, dropping, training):
+    assert_recomputing_changes_nothing(build(attend=dropping, dropout=0.4).train(training))
 
 
 def test_a_layer_shows_its_heads_and_its_dropout():

@@ -394,9 +394,11 @@ def test_the_weights_of_a_layer_turn_its_values_into_its_output(attend, sized):
 
 
 @given(sized=layer_cases(seeing=True))
-def test_dropout_acts_on_outputs_in_training_and_never_on_the_weights_that_are_shown(attend, sized):
+def test_dropout_acts_on_outputs_in_training_and_never_on_the_weights_that_are_shown(
+    dropping, sized
+):
     sizes, tensors, given = sized
-    layer = small(MultiHeadAttention(**sizes, dropout=0.9, attend=attend))
+    layer = small(MultiHeadAttention(**sizes, dropout=0.9, attend=dropping))
     expected, weights = layer.eval()(**tensors, **given, return_weights=True)
     output, shown = layer.train()(**tensors, **given, return_weights=True)
     assert torch.equal(shown, weights)
