@@ -116,7 +116,7 @@ class Blocked(torch.autograd.Function):
         q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, layout: Layout
     ) -> tuple[Tensor, Tensor]:
         output = q.new_zeros(*q.shape[:-1], v.shape[-1])
-        top, total = q.new_zeros(2, *q.shape[:-1], 1)
+        top, total = (q.new_zeros(*q.shape[:-1], 1) for _ in range(2))
         scratch = q.new_empty(layout.tile)
         for heads, queries, pieces in layout:
             q_block = q[heads, queries] * (scale * LOG2_E)

@@ -402,11 +402,12 @@ def test_new_tests_get_the_survivors_again_and_old_tests_do_not(tmp_path):
         assert json.loads(meta.read_text())["exit_code_by_key"] == expected
 
 
-def test_every_file_of_the_package_is_in_one_part_and_mistakes_are_in_none():
+def test_every_file_of_the_package_is_in_one_part_and_mistakes_and_cases_are_in_none():
     for path in (ROOT / "mini_attention").rglob("*.py"):
         file = path.relative_to(ROOT)
         mine = [part for part in mutation.parts().values() if any(map(file.match, part.files))]
-        assert len(mine) == ("mistakes" not in file.parts), file
+        left_out = "mistakes" in file.parts or file.stem.endswith("_cases")
+        assert len(mine) == (not left_out), file
         if mine:
             one = mutation.part_of(str(file))
             assert (one.files, one.tests) == ((str(file),), mine[0].tests)
