@@ -27,7 +27,7 @@ help:
 	@echo "make mistakes    whether tests and notebooks notice mistakes that people make"
 	@echo "make frameworks  compare with JAX and Keras, in an environment of their own"
 	@echo "make processors  tests and notebooks as on older processors, with one thread and two"
-	@echo "make unit        the unit tests alone, with whichever torch is in .venv"
+	@echo "make unit        the tests of the package alone, with whichever torch is in .venv"
 	@echo
 	@echo "make bench              time and memory beside the rivals, in 3 minutes"
 	@echo "make bench FULL=1       all cases, and the book's record of them, in 45 minutes"

@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.steps import BIN, ROOT
+from tools.steps import AROUND, BIN, ROOT
 
 WORK = ROOT / ".mutation"
 EXPLANATIONS = ROOT / "tools" / "equivalent_mutants.toml"
@@ -56,8 +56,7 @@ def parts() -> dict[str, Part]:
     find what they should is what `tools.mistakes` answers.
     """
     aside = ("plots", "checks")
-    # They hold the book, the tools and the mistakes to what they should be, not the package.
-    silent = ("benchmarks", "book", "mistakes", "notebooks_tool", "package", "project")
+    silent = (*AROUND, "package")  # what they test is not what a line of the package does
     tests = [path.stem for path in sorted((ROOT / "tests").glob("test_*.py"))]
     core = [test for test in tests if test.removeprefix("test_") not in (*aside, *silent)]
     files = [path.name for path in sorted((ROOT / "mini_attention").glob("*.py"))]

@@ -2,7 +2,7 @@
 
     python -m tools.steps book          build the book strictly, from nothing
     python -m tools.steps test          everything: style, types, tests, notebooks, the book
-    python -m tools.steps unit          the unit tests alone, with whichever torch is installed
+    python -m tools.steps unit          the tests of the package alone, with the torch in .venv
     python -m tools.steps processors    tests and notebooks as on older processors, 1 thread and 2
 
 A step that passes takes a line. One that fails shows what it printed and what to do about it; the
@@ -98,10 +98,11 @@ TEST = (
 )
 
 
+# Tests of what stands around the package: the book, the tools, the mistakes and the benchmarks.
+AROUND = ("benchmarks", "book", "mistakes", "notebooks_tool", "project")
 UNIT = Step(
     "tests",
-    # Another torch than the pinned one is what this step is for.
-    module("pytest", "-q", "-n", WORKERS, "-k", "not test_the_tests_run_with_what_is_pinned"),
+    module("pytest", "-q", "-n", WORKERS, *(f"--ignore=tests/test_{name}.py" for name in AROUND)),
     "the package has to work with every torch that pyproject.toml allows: mend it, or the range",
     is_pytest=True,
 )
