@@ -182,9 +182,9 @@ class Window(MaskRule):
 
     @property
     def is_causal_square(self) -> bool:
-        """Whether torch's kernel knows this mask by name."""
+        """Whether torch's kernel knows this mask by name; one of 1 × 1 may stand for any size."""
         i, j = self.shape
-        return i == j and (self.first, self.before, self.after) == (0, None, 0)
+        return i == j > 1 and (self.first, self.before, self.after) == (0, None, 0)
 
 
 class Padding(MaskRule):

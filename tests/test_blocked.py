@@ -1,0 +1,350 @@
+"""Attention in blocks: one result however the scores are cut, and never all scores at once."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from mini_attention import attention, blocked_attention, blocks, rules
+from mini_attention.memory import peak_bytes
+from tests.oracles import (
+    B,
+    D,
+    E,
+    H,
+    I,
+    J,
+    assert_same,
+    inputs,
+    naive_attention,
+    some_bias,
+    some_mask,
+    with_gradients,
+)
+
+
+@pytest.fixture
+def cut(monkeypatch):
+    """Cut the scores into pieces of so many queries, keys and heads; the result is a function."""
+
+    def cut_into(queries: int, keys: int, heads: int = 2):
+        tile = heads * queries * keys
+        monkeypatch.setattr(blocks, "KEYS", keys)
+        monkeypatch.setattr(blocks, "TILE", (tile, tile))
+        return partial(blocked_attention, block_size=queries)
+
+    return cut_into
+
+
+def assert_is_attention(function, tensors, mask=None, *, bias=None, reference=attention):
+    """Outputs and gradients, that of a bias too, are the reference's, which gets no rules."""
+    given, plain = {"mask": mask}, {"mask": mask}
+    if isinstance(mask, rules.Rule):
+        plain["mask"] = mask.tensor()
+    if isinstance(bias, rules.Rule):
+        given["bias"], plain["bias"] = bias, bias.tensor().double()
+    elif bias is not None:
+        tensors = tensors | {"bias": bias}
+    expected = with_gradients(partial(reference, **plain), **tensors)
+    assert_same(with_gradients(partial(function, **given), **tensors), expected)
+
+
+# However the scores are cut.
+
+
+@pytest.mark.parametrize("heads", [1, 4, B * H])
+@pytest.mark.parametrize("keys", [1, 3, J, 100])
+@pytest.mark.parametrize("queries", [1, 2, 3, I, 100])
+def test_blocks_of_any_size_give_one_result(cut, queries, keys, heads):
+    given = {"mask": some_mask(B, 1, I, J), "bias": some_bias(1, H, I, J)}
+    assert_is_attention(cut(queries, keys, heads), inputs(B, H), **given)
+
+
+def documents(*leading: int, n: int):
+    return torch.randint(3, (*leading, n)).sort(-1).values
+
+
+MASKS = {
+    "nothing": lambda: None,
+    "a mask for all": lambda: some_mask(I, J),
+    "a mask for each": lambda: some_mask(B, H, I, J),
+    "a mask per head": lambda: some_mask(1, H, I, J),
+    "a mask of keys": lambda: some_mask(B, 1, 1, J),
+    "a mask of queries": lambda: torch.rand(B, 1, I, 1) > 0.5,
+    "one answer for all": lambda: torch.ones(1, 1, dtype=torch.bool),
+    "nothing allowed": lambda: torch.zeros(I, J, dtype=torch.bool),
+    "a causal rule": lambda: rules.causal(I, J),
+    "fewer keys than queries": lambda: rules.window(I, J, before=1, align="start"),
+    "a window": lambda: rules.window(I, J, before=2, after=1),
+    "lengths": lambda: rules.padding([3, 6], J, side="left").per_item(),
+    "documents": lambda: rules.document(documents(B, n=I), documents(B, n=J)).per_item(),
+    "unsorted documents": lambda: rules.document(torch.randint(3, (I,)), torch.randint(3, (J,))),
+    "a rule and a tensor": lambda: rules.causal(I, J) & some_mask(B, 1, 1, J),
+    "a rule and answers for queries": lambda: rules.causal(I, J) & (torch.rand(I, 1) > 0.3),
+    "two rules": lambda: (rules.window(I, J, before=3) & rules.padding([3, 6], J)).per_item(),
+    "a window for one query": lambda: rules.window(1, J, before=2),
+    "a window for one key": lambda: rules.window(I, 1, before=1, align="start"),
+    "a document for all queries": lambda: rules.document(torch.tensor([1]), documents(n=J)),
+}
+BIASES = {
+    "nothing": lambda: None,
+    "a bias for all": lambda: some_bias(I, J),
+    "a bias for each": lambda: some_bias(B, H, I, J),
+    "a bias of keys": lambda: some_bias(B, 1, 1, J),
+    "one number": lambda: some_bias(1, 1),
+    "a bias that forbids": lambda: some_bias(H, I, J)[None].masked_fill(
+        ~some_mask(I, J), -torch.inf
+    ),
+    "a bias that forbids queries": lambda: torch.tensor([0, 1, 0, 0, 1.0]).log().double()[:, None],
+    "ALiBi": lambda: rules.alibi(H, I, J),
+    "ALiBi for one query": lambda: rules.alibi(H, 1, J),
+}
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks_and_biases_of_every_kind_hold_in_each_block(cut, mask, bias):
+    assert_is_attention(cut(2, 3), inputs(B, H), MASKS[mask](), bias=BIASES[bias]())
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_blocks_of_the_size_that_is_chosen_give_the_same(mask):
+    assert_is_attention(blocked_attention, inputs(B, H), MASKS[mask]())
+
+
+BIAS_SHAPES = [
+    *((I, J), (1, J), (I, 1), (1, 1)),
+    *((B, H, I, J), (1, H, I, J), (B, 1, 1, J), (B, 1, I, 1), (1, H, 1, 1), (1, 1, 1, 1)),
+]
+
+
+@pytest.mark.parametrize("shape", BIAS_SHAPES, ids=str)
+def test_the_gradient_of_a_bias_is_summed_over_all_that_share_it(cut, shape):
+    bias, mask = some_bias(*shape), some_mask(I, J)
+    assert_is_attention(cut(2, 3), inputs(B, H), mask, bias=bias, reference=naive_attention)
+
+
+def test_values_may_have_axes_that_neither_scores_nor_bias_have(cut):
+    tensors = inputs(H) | {"value": inputs(2, B, H)["value"]}
+    assert_is_attention(cut(2, 3, 5), tensors, bias=some_bias(H, I, J))
+
+
+def test_five_leading_axes_count_as_one(cut):
+    tensors = {
+        "query": inputs(B, 1, H, 1, 2)["query"],
+        "key": inputs(1, 2, 1, 3, 1)["key"],
+        "value": inputs(H, 3, 1)["value"],
+    }
+    mask, bias = some_mask(B, 1, 1, 3, 1, 1, J), some_bias(1, 2, H, 1, 2, I, 1)
+    assert_is_attention(cut(2, 3, 7), tensors, mask, bias=bias)
+
+
+def test_heads_may_share_keys_in_groups(cut):
+    tensors = inputs(B, 2, 1) | {"query": inputs(B, 2, H)["query"]}
+    assert_is_attention(cut(2, 3, 4), tensors, some_mask(B, 1, 1, I, J))
+
+
+@pytest.mark.parametrize("sizes", [{"d": E, "e": D}, {"e": 1}, {"d": 1}, {"i": 17}, {"j": 19}])
+def test_sizes_may_differ(cut, sizes):
+    assert_is_attention(cut(3, 4), inputs(B, H, **sizes))
+
+
+def test_float64_is_exact_over_many_pieces(cut):
+    tensors, mask = inputs(2, i=101, j=211), rules.window(101, 211, before=150)
+    assert_is_attention(cut(7, 13, 3), tensors, mask, bias=some_bias(2, 101, 211))
+
+
+@pytest.mark.parametrize("first", [0, 1000.0, -1000.0])
+def test_pieces_of_very_different_scores_are_merged(cut, first):
+    tensors, bias = inputs(), torch.zeros(I, J, dtype=torch.float64)
+    bias[:, :3] = first
+    expected = with_gradients(partial(naive_attention, bias=bias), **tensors)
+    actual = with_gradients(partial(cut(2, 3), bias=bias), **tensors)
+    assert_same(actual, expected, largest_score=abs(first))
+
+
+@pytest.mark.parametrize("hidden", [slice(0, 3), slice(3, 6), slice(6, 7)])
+def test_a_piece_with_nothing_allowed_adds_nothing(cut, hidden):
+    mask = torch.ones(I, J, dtype=torch.bool)
+    mask[2, hidden] = False
+    assert_is_attention(cut(5, 3), inputs(B, H), mask)
+
+
+# What no key or bias can do.
+
+
+@pytest.mark.parametrize("junk", [torch.nan, torch.inf])
+@pytest.mark.parametrize("by", ["a rule", "a rule and a tensor", "a bias"])
+def test_keys_that_nobody_sees_can_hold_anything(cut, by, junk):
+    real = torch.arange(J) < 4
+    given = {
+        "a rule": {"mask": rules.padding([4, 4], J).per_item()},
+        "a rule and a tensor": {"mask": rules.window(I, J, before=None, after=None) & real[None]},
+        "a bias": {"bias": torch.zeros(1, J).double().masked_fill(~real, -torch.inf)},
+    }[by]
+    tensors = inputs(B, H)
+    expected = with_gradients(
+        attention, **{n: x if n == "query" else x[:, :, :4] for n, x in tensors.items()}
+    )
+    tensors["key"][:, :, 4:] = tensors["value"][:, :, 4:] = junk
+    actual = with_gradients(partial(cut(2, 3), **given), **tensors)
+    for name in ("key", "value"):
+        assert not actual[name][:, :, 4:].any()
+        actual[name] = actual[name][:, :, :4]
+    assert_same(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_the_lowest_bias_there_is_forbids_nothing(cut, dtype):
+    tensors = inputs(B, H, dtype=dtype)
+    bias = torch.full((I, J), torch.finfo(dtype).min, dtype=dtype)
+    mean = tensors["value"].double().mean(-2, keepdim=True).expand(B, H, I, E).to(dtype)
+    torch.testing.assert_close(cut(2, 3)(**tensors, bias=bias), mean)
+
+
+def test_nan_in_a_bias_stays_in_its_row(cut):
+    tensors, bias = inputs(B, H), torch.zeros(I, J, dtype=torch.float64)
+    bias[1], bias[3] = torch.nan, -torch.inf
+    output = cut(2, 3)(**tensors, bias=bias)
+    assert output[:, :, 1].isnan().all()
+    assert not output[:, :, 3].any()
+    assert_same(output[:, :, ::2], attention(**tensors)[:, :, ::2])
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize("block_size", [0, -3])
+def test_a_block_holds_a_query_at_least(block_size):
+    with pytest.raises(ValueError, match=f"^block_size must be at least 1; got {block_size}$"):
+        blocked_attention(**inputs(), block_size=block_size)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("by", ["query", "key", "value", "bias"])
+def test_a_gradient_penalty_is_an_error(by, learned):
+    tensors = inputs(B, H) | {"bias": some_bias(I, J)}
+    tensors = {name: tensor.requires_grad_() for name, tensor in tensors.items()}
+    output = blocked_attention(**tensors)
+    upstream = torch.ones_like(output, requires_grad=learned)
+    (gradient,) = torch.autograd.grad(output, tensors[by], upstream, create_graph=True)
+    message = "^blocked_attention has no second derivative; differentiate attention twice instead$"
+    with pytest.raises(RuntimeError, match=message):
+        (output.sum() + gradient.square().sum()).backward()
+
+
+def test_there_is_no_dropout():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dropout_p'"):
+        blocked_attention(**inputs(), dropout_p=0.1)
+
+
+# What is computed, and what is never there.
+
+
+class Watch(TorchDispatchMode):
+    """Sees every tensor that an operation returns, and counts the multiply-adds of products."""
+
+    def __init__(self):
+        super().__init__()
+        self.largest = 0  # bytes
+        self.multiply_adds = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        made = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor)]
+        self.largest = max([self.largest, *(x.untyped_storage().nbytes() for x in made)])
+        if operation.overloadpacket in (
+            torch.ops.aten.bmm, torch.ops.aten.baddbmm, torch.ops.aten.baddbmm_
+        ):  # fmt: skip
+            one, other = args[-2:]
+            self.multiply_adds += one.numel() * other.shape[-1]
+        return result
+
+
+def watched(mask=None, *, bias=None, n: int, block_size=None) -> Watch:
+    """What a forward and a backward pass over n positions do."""
+    tensors = inputs(1, 1, i=n, j=n, d=2, e=3, dtype=torch.float32)
+    function = partial(blocked_attention, mask=mask, bias=bias, block_size=block_size)
+    with Watch() as watch:
+        with_gradients(function, **tensors)
+    return watch
+
+
+# For each pair forward d + e multiply-adds, backward 3 d + 2 e.
+PER_PAIR = 4 * 2 + 3 * 3
+
+
+def test_every_pair_of_a_block_is_multiplied_seven_times():
+    assert watched(n=101, block_size=7).multiply_adds == 101 * 101 * PER_PAIR
+
+
+def test_blocks_in_the_future_are_not_computed():
+    pairs = sum(min(7, 101 - i) * min(i + 7, 101) for i in range(0, 101, 7))
+    watch = watched(rules.causal(101), n=101, block_size=7)
+    assert watch.multiply_adds == pairs * PER_PAIR
+
+
+def test_a_tensor_that_is_causal_saves_the_same_blocks():
+    mask = rules.causal(101)
+    by_tensor = watched(mask.tensor(), n=101, block_size=7)
+    assert by_tensor.multiply_adds == watched(mask, n=101, block_size=7).multiply_adds
+
+
+def test_keys_that_left_the_window_are_not_computed():
+    pairs = sum(min(7, 101 - i) * (min(i + 7, 101) - max(i - 10, 0)) for i in range(0, 101, 7))
+    watch = watched(rules.window(101, before=10), n=101, block_size=7)
+    assert watch.multiply_adds == pairs * PER_PAIR
+
+
+def test_other_documents_are_not_computed():
+    packed = rules.document(torch.arange(100) // 20)
+    watch = watched(packed, n=100, block_size=10)
+    assert watch.multiply_adds == 100 * 20 * PER_PAIR
+
+
+def test_nothing_is_computed_where_nothing_is_allowed():
+    nothing = rules.causal(101) & rules.padding([0], 101)
+    assert watched(nothing.per_item(), n=101).multiply_adds == 0
+
+
+LONG = {
+    "nothing": lambda n: {},
+    "causal": lambda n: {"mask": rules.causal(n)},
+    "documents in a window": lambda n: {
+        "mask": rules.document(torch.arange(n) // 700) & rules.window(n, before=500)
+    },
+    "ALiBi": lambda n: {"bias": rules.alibi(1, n)},
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_no_tensor_of_all_pairs_is_ever_made(case):
+    n = 3001
+    assert 0 < watched(**LONG[case](n), n=n).largest < n * n / 2  # bytes: half of the smallest mask
+
+
+# Memory, exact to the byte.
+
+
+def peak_of_gradients(function, n: int) -> int:
+    """The peak of a forward and a backward pass of 8 heads of 64 features."""
+    *leaves, upstream = (torch.randn(1, 8, n, 64, requires_grad=True) for _ in range(4))
+    return peak_bytes(lambda: torch.autograd.grad(function(*leaves), leaves, upstream))
+
+
+@pytest.mark.parametrize("n", [1024, 2048])
+def test_memory_is_that_of_the_fused_kernel(n):
+    kernel = peak_of_gradients(F.scaled_dot_product_attention, n)
+    assert peak_of_gradients(blocked_attention, n) < 1.3 * kernel
+
+
+def test_memory_grows_with_the_length_and_not_with_its_square():
+    def near(query, key, value):  # few pairs, so that long sequences do not take long
+        return blocked_attention(query, key, value, rules.window(len(query[0, 0]), before=0))
+
+    short, long = peak_of_gradients(near, 1024), peak_of_gradients(near, 16_384)
+    assert math.log(long / short) / math.log(16) == pytest.approx(1, abs=0.05)
