@@ -56,7 +56,10 @@ class Rule(ABC):
 
     @abstractmethod
     def block(self, queries: range, keys: range, device: Device = None) -> Tensor:
-        """The part of the tensor for these queries and keys; axes that are 1 may stay 1."""
+        """The part of the tensor for these queries and keys.
+
+        Where it is the same along an axis, that may be 1, or be left out if it is a leading one.
+        """
 
     def tensor(self, device: Device = None) -> Tensor:
         """The whole tensor, of i × j elements."""
@@ -297,7 +300,8 @@ class PerItem(Rule):
         self.rule = rule
 
     def block(self, queries: range, keys: range, device: Device = None) -> Tensor:
-        return rearrange(self.rule.block(queries, keys, device), "b i j -> b 1 i j")
+        block = self.rule.block(queries, keys, device)
+        return block if block.ndim == 2 else rearrange(block, "b i j -> b 1 i j")
 
 
 class PerItemMask(PerItem, MaskRule):

@@ -83,6 +83,7 @@ MASKS = {
     "lengths": lambda: rules.padding([3, 6], J, side="left").per_item(),
     "documents": lambda: rules.document(documents(B, n=I), documents(B, n=J)).per_item(),
     "unsorted documents": lambda: rules.document(torch.randint(3, (I,)), torch.randint(3, (J,))),
+    "documents without keys": lambda: rules.document(torch.arange(I), torch.arange(J) // 3),
     "a rule and a tensor": lambda: rules.causal(I, J) & some_mask(B, 1, 1, J),
     "a rule and answers for queries": lambda: rules.causal(I, J) & (torch.rand(I, 1) > 0.3),
     "two rules": lambda: (rules.window(I, J, before=3) & rules.padding([3, 6], J)).per_item(),
@@ -172,6 +173,21 @@ def test_a_piece_with_nothing_allowed_adds_nothing(cut, hidden):
     mask = torch.ones(I, J, dtype=torch.bool)
     mask[2, hidden] = False
     assert_is_attention(cut(5, 3), inputs(B, H), mask)
+
+
+@pytest.mark.parametrize("by", [(0, 1, 2), (0, 1, 2, 3)], ids=["no bias", "the bias too"])
+def test_vmap_goes_through_its_items_one_by_one(cut, by):
+    query, key, value = inputs(B, H).values()
+    bias, function = some_bias(I, J), cut(2, 3)
+
+    def loss(query, key, value, bias):
+        return function(query, key, value, bias=bias).square().sum()
+
+    gradient = torch.func.grad(loss, by)
+    mapped = torch.func.vmap(gradient, (0, None, 1, None))(query, key[0], value.movedim(0, 1), bias)
+    each = [gradient(query[item], key[0], value[item], bias) for item in range(B)]
+    for actual, expected in zip(mapped, zip(*each, strict=True), strict=True):
+        assert_same(actual, torch.stack(expected))
 
 
 # What no key or bias can do.

@@ -1,0 +1,574 @@
+"""Rules: each block is that of the tensor they stand for, and the tensor is never needed."""
+
+import re
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mini_attention import (
+    MultiHeadAttention,
+    SingleHeadAttention,
+    attention,
+    attention_scores,
+    attention_weights,
+    blocked_attention,
+    causal_mask,
+    document_mask,
+    fused_attention,
+    padding_mask,
+    rules,
+    window_mask,
+)
+from mini_attention.rules import BiasRule, MaskRule, positions
+from tests.oracles import B, H, I, J, assert_same, inputs, some_bias, some_mask, with_gradients
+from tests.strategies import lengths, random_mask, seeds
+
+META = torch.device("meta")
+
+
+def table(i: int, j: int, allowed) -> torch.Tensor:
+    """Ask `allowed(query, key)` for each pair of positions."""
+    rows = [[allowed(query, key) for key in range(j)] for query in range(i)]
+    return torch.tensor(rows, dtype=torch.bool).reshape(i, j)
+
+
+class EverySecond(MaskRule):
+    """A reader's own rule, which knows nothing but its blocks."""
+
+    def block(self, queries, keys, device=None):
+        i, j = positions(queries, keys, device)
+        return (i - j) % 2 == 0
+
+
+class Nearer(BiasRule):
+    """A reader's own bias."""
+
+    def block(self, queries, keys, device=None):
+        i, j = positions(queries, keys, device)
+        return 1.0 / (1 + (i - j).abs())
+
+
+# What they say, pair by pair.
+
+sides = st.sampled_from(("right", "left"))
+aligned = st.sampled_from(("end", "start"))
+steps = st.sampled_from((None, 0, 1, 2, 4))
+numbers = st.integers(0, 2)
+
+
+@st.composite
+def windows(draw, i: int, j: int):
+    """A window, and what it says of a pair."""
+    before, after, align = draw(steps), draw(steps), draw(aligned)
+    shift = j - i if align == "end" else 0
+
+    def near(query, key):
+        earlier = query + shift - key
+        return (before is None or earlier <= before) and (after is None or -earlier <= after)
+
+    return rules.window(i, j, before=before, after=after, align=align), table(i, j, near)
+
+
+@st.composite
+def paddings(draw, i: int, j: int):
+    real, side = draw(st.lists(st.integers(0, j), max_size=3)), draw(sides)
+    items = [
+        table(1, j, lambda _, key, n=n: key < n if side == "right" else key >= j - n) for n in real
+    ]
+    expected = torch.stack(items) if items else torch.ones(0, 1, j, dtype=torch.bool)
+    return rules.padding(real, j, side=side), expected
+
+
+@st.composite
+def packed(draw, i: int, j: int):
+    documents, of_keys = (draw(st.lists(numbers, min_size=n, max_size=n)) for n in (i, j))
+    rule = rules.document(torch.tensor(documents).long(), torch.tensor(of_keys).long())
+    return rule, table(i, j, lambda query, key: documents[query] == of_keys[key])
+
+
+@st.composite
+def tensors(draw, i: int, j: int):
+    torch.manual_seed(draw(seeds))
+    shape = draw(st.sampled_from([(i, j), (2, i, j), (2, 1, j), (i, 1), (1, 1)]))
+    mask = random_mask(shape, draw(st.sampled_from((0.5, 0.9, 0.1, 0.0, 1.0))))
+    return rules.Stored(mask), mask
+
+
+@st.composite
+def finites(draw, i: int, j: int):
+    _, mask = draw(tensors(i, j))
+    return rules.Finite(torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)), mask
+
+
+def own(i: int, j: int):
+    return st.just((EverySecond((i, j)), table(i, j, lambda query, key: (query - key) % 2 == 0)))
+
+
+KINDS = {
+    "window": windows,
+    "padding": paddings,
+    "document": packed,
+    "a tensor": tensors,
+    "a bias": finites,
+    "a reader's own": own,
+}
+
+
+@st.composite
+def combined(draw, i: int, j: int):
+    """One rule, or two of them joined by `&`: the rule, and its tensor by other means."""
+    kinds = st.sampled_from([windows, packed, paddings, tensors, finites, own])
+    rule, mask = draw(draw(kinds)(i, j))
+    if draw(st.booleans()):
+        other, other_mask = draw(draw(kinds)(i, j))
+        if len(mask) == len(other_mask) or 2 in (mask.ndim, other_mask.ndim):
+            as_tensor = draw(st.sampled_from(("neither", "one", "other")))
+            one = mask if as_tensor == "one" else rule
+            rule = one & (other_mask if as_tensor == "other" else other)
+            mask = mask & other_mask
+    return rule, mask
+
+
+rules_and_tensors = lengths.flatmap(lambda i: lengths.flatmap(lambda j: combined(i, j)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data(), i=lengths, j=lengths)
+def test_the_tensor_of_a_rule_is_its_answer_pair_by_pair(kind, data, i, j):
+    rule, expected = data.draw(KINDS[kind](i, j))
+    assert rule.ndim == expected.ndim
+    assert rule.shape == expected.shape
+    assert torch.equal(rule.tensor(), expected)
+
+
+def parts(data, n: int) -> range:
+    start = data.draw(st.integers(0, n))
+    return range(start, data.draw(st.integers(start, n)))
+
+
+@given(data=st.data(), pair=rules_and_tensors)
+def test_a_block_is_the_part_of_the_tensor(data, pair):
+    rule, mask = pair
+    queries, keys = (parts(data, n) for n in mask.shape[-2:])
+    expected = mask[..., queries.start : queries.stop, keys.start : keys.stop]
+    block = rule.block(queries, keys)
+    assert block.dtype == torch.bool
+    assert torch.equal(block.expand(expected.shape), expected)
+
+
+@given(data=st.data(), pair=rules_and_tensors)
+def test_nothing_out_of_reach_is_allowed_and_everything_in_the_sure_part_is(data, pair):
+    rule, mask = pair
+    queries = parts(data, mask.shape[-2])
+    if not queries:
+        return
+    some, every = rule.reach(queries)
+    rows, keys = mask[..., queries.start : queries.stop, :], torch.arange(mask.shape[-1])
+    outside = (keys < some.start) | (keys >= some.stop)
+    assert not rows[..., outside].any()
+    assert rows[..., every.start : every.stop].all() or not every
+
+
+@given(data=st.data(), i=lengths, j=lengths)
+def test_the_reach_of_a_window_is_no_wider_than_it_must_be(data, i, j):
+    rule, mask = data.draw(windows(i, j))
+    queries = parts(data, i)
+    if not queries:
+        return
+    rows = mask[queries.start : queries.stop]
+    some, every = rule.reach(queries)
+    assert set(some) == set(rows.any(0).nonzero().flatten().tolist())
+    assert set(every) == set(rows.all(0).nonzero().flatten().tolist())
+
+
+@given(pair=rules_and_tensors)
+def test_the_keys_that_are_seen_are_those_that_some_query_may_attend_to(pair):
+    rule, mask = pair
+    seen, expected = rule.seen(), mask.any(-2)
+    assert seen is None if expected.all() else torch.equal(seen, expected)
+
+
+def test_documents_without_keys_and_no_documents_at_all_reach_nothing():
+    assert not rules.document(torch.tensor([5]), torch.tensor([1, 2])).reach(range(1))[0]
+    assert not rules.document(torch.zeros(0, I).long()).reach(range(I))[0]
+
+
+def test_seen_keys_are_found_over_many_blocks_of_queries():
+    rule = rules.window(1000, 2000, before=3, align="start") & rules.causal(1000, 2000)
+    assert rule.seen().tolist() == [True] * 1000 + [False] * 1000
+
+
+@given(
+    h=st.integers(1, 5), i=lengths, j=lengths, align=aligned, data=st.data()
+)  # fmt: skip
+def test_alibi_is_minus_a_slope_times_the_distance(h, i, j, align, data):
+    rule, shift = rules.alibi(h, i, j, align=align), j - i if align == "end" else 0
+    assert rule.shape == (1, h, i, j)
+    expected = torch.tensor(
+        [
+            [
+                [-(2 ** (-8 * (head + 1) / h)) * abs(q + shift - k) for k in range(j)]
+                for q in range(i)
+            ]
+            for head in range(h)
+        ]
+    ).reshape(1, h, i, j)
+    torch.testing.assert_close(rule.tensor(), expected)
+    queries, keys = parts(data, i), parts(data, j)
+    part = rule.tensor()[..., queries.start : queries.stop, keys.start : keys.stop]
+    assert torch.equal(rule.block(queries, keys), part)
+
+
+MASKS = {
+    "causal": (lambda: causal_mask(I, J), lambda: rules.causal(I, J)),
+    "window": (
+        lambda: window_mask(I, J, before=1, after=2, align="start"),
+        lambda: rules.window(I, J, before=1, after=2, align="start"),
+    ),
+    "padding": (lambda: padding_mask([3, 6], J), lambda: rules.padding([3, 6], J)),
+    "document": (
+        lambda: document_mask(torch.tensor([[0, 0, 1], [2, 3, 3]])),
+        lambda: rules.document(torch.tensor([[0, 0, 1], [2, 3, 3]])),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_builder_of_masks_returns_the_tensor_of_the_rule(name):
+    mask, rule = (build() for build in MASKS[name])
+    assert torch.equal(mask, rule.tensor())
+
+
+# How they combine.
+
+
+def test_rules_and_tensors_combine_in_either_order():
+    rule, mask = rules.causal(I, J), some_mask(B, 1, J)
+    expected = causal_mask(I, J) & mask
+    for both in (rule & mask, mask & rule, rules.Stored(mask) & rule):
+        assert isinstance(both, MaskRule)
+        assert torch.equal(both.tensor(), expected)
+
+
+@pytest.mark.parametrize("other", [True, 1, None, rules.alibi(H, I, J)], ids=repr)
+def test_a_rule_combines_with_masks_only(other):
+    with pytest.raises(TypeError, match="unsupported operand"):
+        rules.causal(I, J) & other
+    with pytest.raises(TypeError, match="unsupported operand"):
+        other & rules.causal(I, J)
+
+
+def test_biases_do_not_combine():
+    with pytest.raises(TypeError, match="unsupported operand"):
+        rules.alibi(H, I, J) & rules.alibi(H, I, J)
+
+
+def test_rules_that_do_not_broadcast_do_not_combine():
+    with pytest.raises(RuntimeError, match="broadcast"):
+        rules.causal(I, J) & rules.causal(J, I)
+
+
+PER_ITEM = {
+    "lengths": lambda: rules.padding([3, 6], J),
+    "documents": lambda: rules.document(torch.tensor([[0, 1, 1], [2, 2, 3]])),
+    "a reader's mask": lambda: EverySecond((B, I, J)),
+    "a reader's bias": lambda: Nearer((B, I, J)),
+}
+
+
+@pytest.mark.parametrize("name", PER_ITEM)
+def test_a_rule_per_item_holds_for_every_head(name):
+    rule = PER_ITEM[name]()
+    per_item = rule.per_item()
+    assert isinstance(per_item, MaskRule if isinstance(rule, MaskRule) else BiasRule)
+    assert per_item.shape == (B, 1, *rule.shape[1:])
+    assert torch.equal(per_item.tensor(), rule.tensor().unsqueeze(1))
+
+
+def test_a_rule_per_item_reaches_as_far_as_the_rule():
+    rule = rules.padding([3, 6], J)
+    assert rule.per_item().reach(range(2)) == rule.reach(range(2)) == (range(6), range(3))
+
+
+# Where they live.
+
+DEVICES = {
+    "causal": (lambda: rules.causal(I, J), None),
+    "alibi": (lambda: rules.alibi(H, I, J), None),
+    "padding": (lambda: rules.Padding(torch.tensor([3, 6], device=META), J, "right"), META),
+    "document": (lambda: rules.document(torch.zeros(I, dtype=torch.long, device=META)), META),
+    "a tensor": (lambda: rules.Stored(some_mask(I, J).to(META)), META),
+    "a bias": (lambda: rules.Finite(some_bias(I, J).to(META)), META),
+    "both": (lambda: rules.causal(I, J) & some_mask(I, J).to(META), META),
+    "per item": (lambda: Nearer((B, I, J)).per_item(), None),
+}
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_the_device_of_a_rule_is_that_of_the_tensors_it_keeps(name):
+    build, device = DEVICES[name]
+    rule = build()
+    assert rule.device == device
+    assert rule.tensor(META).device == META
+
+
+def test_a_rule_without_tensors_goes_to_any_device():
+    tensors = {name: tensor.to(META) for name, tensor in inputs(B, H).items()}
+    assert attention(**tensors, mask=rules.causal(I, J), bias=rules.alibi(H, I, J)).is_meta
+    assert rules.causal(I, J).tensor().device == torch.device("cpu")
+
+
+def test_a_rule_on_another_device_is_an_error(attend):
+    rule = rules.causal(I, J) & some_mask(I, J).to(META)
+    with pytest.raises(ValueError, match="mask must be on the device of query, cpu; got meta"):
+        attend(**inputs(B, H), mask=rule)
+
+
+# Functions take them wherever they take a mask or a bias.
+
+MASK_RULES = {
+    "causal": lambda: rules.causal(I, J),
+    "lengths": lambda: rules.padding([3, 6], J).per_item(),
+    "a rule and a tensor": lambda: rules.causal(I, J) & some_mask(B, H, I, J),
+    "a reader's own": lambda: EverySecond((I, J)),
+    "a reader's own per item": lambda: EverySecond((B, 1, I, J)),
+}
+BIAS_RULES = {
+    "ALiBi": lambda: rules.alibi(H, I, J),
+    "a reader's own": lambda: Nearer((I, J)),
+}
+
+
+@pytest.mark.parametrize("name", MASK_RULES)
+def test_a_rule_masks_as_its_tensor_does(attend, name):
+    rule, tensors = MASK_RULES[name](), inputs(B, H)
+    expected = with_gradients(partial(attention, mask=rule.tensor()), **tensors)
+    assert_same(with_gradients(partial(attend, mask=rule), **tensors), expected)
+
+
+@pytest.mark.parametrize("name", BIAS_RULES)
+def test_a_rule_adds_what_its_tensor_adds(attend, name):
+    rule, tensors = BIAS_RULES[name](), inputs(B, H)
+    expected = with_gradients(partial(attention, bias=rule.tensor().double()), **tensors)
+    assert_same(with_gradients(partial(attend, bias=rule), **tensors), expected)
+
+
+def test_a_rule_of_one_query_or_key_holds_for_all(attend):
+    tensors = inputs(B, H)
+    for rule in (rules.window(1, J, before=2), rules.causal(I, 1, align="start"), rules.causal(1)):
+        assert_same(attend(**tensors, mask=rule), attention(**tensors, mask=rule.tensor()))
+
+
+def test_scores_and_weights_take_rules_too():
+    query, key, _ = inputs(B, H).values()
+    mask, bias = rules.causal(I, J), rules.alibi(H, I, J)
+    stored = bias.tensor().double()
+    assert_same(attention_scores(query, key, bias=bias), attention_scores(query, key, bias=stored))
+    assert_same(
+        attention_weights(query, key, mask, bias=bias),
+        attention_weights(query, key, mask.tensor(), bias=stored),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_a_bias_that_is_a_rule_takes_the_dtype_of_the_query(attend, dtype):
+    output = attend(**inputs(B, H, dtype=dtype), bias=rules.alibi(H, I, J))
+    assert output.dtype == dtype
+
+
+class Sizes(TorchDispatchMode):
+    """Remembers how many elements every tensor has that an operation returns."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        made = result if isinstance(result, tuple | list) else [result]
+        self.seen |= {x.numel() for x in made if isinstance(x, torch.Tensor)}
+        return result
+
+
+def test_the_kernel_gets_a_causal_rule_by_name_and_makes_no_mask():
+    tensors, rule = inputs(B, H, i=J), rules.causal(J)
+    expected = with_gradients(partial(attention, mask=rule.tensor()), **tensors)
+    with Sizes() as sizes:
+        actual = with_gradients(partial(fused_attention, mask=rule), **tensors)
+    assert_same(actual, expected)
+    assert sizes.seen
+    assert J * J not in sizes.seen
+
+
+NOT_BY_NAME = {
+    "fewer queries than keys": (I, lambda: rules.causal(I, J), {}),
+    "a window": (J, lambda: rules.window(J, before=3), {}),
+    "two rules": (J, lambda: rules.causal(J) & rules.causal(J), {}),
+    "a bias": (J, lambda: rules.causal(J), {"bias": torch.zeros(J, J).double()}),
+}
+
+
+@pytest.mark.parametrize("case", NOT_BY_NAME)
+def test_the_kernel_gets_a_tensor_where_it_has_no_name_for_the_rule(case):
+    i, build, options = NOT_BY_NAME[case]
+    tensors, rule = inputs(B, H, i=i), build()
+    with Sizes() as sizes:
+        actual = fused_attention(**tensors, mask=rule, **options)
+    assert_same(actual, attention(**tensors, mask=rule.tensor(), **options))
+    assert i * J in sizes.seen
+
+
+def test_a_causal_rule_of_another_size_is_an_error(attend):
+    with pytest.raises(ValueError, match=r"mask of shape \(5, 5\) must match scores of shape"):
+        attend(**inputs(B, H), mask=rules.causal(I))
+
+
+# Layers.
+
+M = 12
+
+
+def many_heads(**options):
+    return MultiHeadAttention(M, H, **options).double()
+
+
+def one_head(**options):
+    return SingleHeadAttention(M, 5, **options).double()
+
+
+@pytest.fixture(params=[one_head, many_heads], ids=["one head", "many heads"])
+def build(request):
+    return request.param
+
+
+def plain(query, key, value, mask=None, *, bias=None):
+    """A reader's function, which has never heard of rules."""
+    assert not isinstance(mask, rules.Rule)
+    assert not isinstance(bias, rules.Rule)
+    return attention(query, key, value, mask, bias=bias)
+
+
+FUNCTIONS = {
+    "formula": attention,
+    "kernel": fused_attention,
+    "blocks": blocked_attention,
+    "small blocks": partial(partial(blocked_attention, block_size=2), scale=None),
+    "a reader's": plain,
+    "part of a reader's": partial(plain),
+}
+LAYER_RULES = {
+    "for all": lambda: (rules.causal(I, J), Nearer((I, J))),
+    "per item": lambda: (rules.padding([3, 6], J), Nearer((B, I, J))),
+    "per head": lambda: (EverySecond((B, H, I, J)), rules.alibi(H, I, J)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("rank", LAYER_RULES)
+def test_a_layer_takes_rules_of_every_rank(name, rank):
+    layer, (mask, bias) = many_heads(attend=FUNCTIONS[name]), LAYER_RULES[rank]()
+    x, y = (torch.randn(B, n, M, dtype=torch.float64) for n in (I, J))
+    output, weights = layer(x, y, mask=mask, bias=bias, return_weights=True)
+    given = {"mask": mask.tensor(), "bias": bias.tensor().double()}
+    layer.attend = attention
+    expected, expected_weights = layer(x, y, **given, return_weights=True)
+    assert_same(output, expected)
+    assert_same(weights, expected_weights)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("rank", ["for all", "per item"])
+def test_a_single_head_takes_rules_of_two_and_three_axes(name, rank):
+    layer, (mask, bias) = one_head(attend=FUNCTIONS[name]), LAYER_RULES[rank]()
+    x, y = (torch.randn(B, n, M, dtype=torch.float64) for n in (I, J))
+    output = layer(x, y, mask=mask, bias=bias)
+    layer.attend = attention
+    assert_same(output, layer(x, y, mask=mask.tensor(), bias=bias.tensor().double()))
+
+
+@pytest.mark.parametrize("name", ["formula", "kernel", "blocks", "small blocks"])
+def test_a_function_that_takes_rules_gets_the_rule_itself(build, name):
+    got = []
+
+    def recorded(query, key, value, mask=None, *, bias=None):
+        got.extend([mask, bias])
+        return FUNCTIONS[name](query, key, value, mask, bias=bias)
+
+    recorded.takes_rules = True
+    x, mask, bias = torch.randn(B, I, M, dtype=torch.float64), rules.causal(I), Nearer((I, I))
+    build(attend=partial(recorded))(x, mask=mask, bias=bias)
+    assert got == [mask, bias]
+
+
+# What is refused.
+
+
+def test_a_bias_is_no_mask_and_a_mask_no_bias(attend):
+    tensors = inputs(B, H)
+    message = "^mask is a rule for a bias, which is added to the scores: pass it as bias=$"
+    with pytest.raises(TypeError, match=message):
+        attend(**tensors, mask=rules.alibi(H, I, J))
+    message = "^bias is added to the scores and must be a float; pass a boolean as mask=$"
+    with pytest.raises(TypeError, match=message):
+        attend(**tensors, bias=rules.causal(I, J))
+
+
+def test_a_layer_says_so_too(build):
+    x = torch.randn(B, I, M, dtype=torch.float64)
+    with pytest.raises(TypeError, match="mask is a rule for a bias"):
+        build()(x, mask=Nearer((I, I)))
+    with pytest.raises(TypeError, match="pass a boolean as mask="):
+        build()(x, bias=rules.causal(I))
+
+
+def test_a_rule_per_item_has_no_place_without_an_axis_of_heads(attend):
+    message = r"mask of shape \(2, 1, 7\) does not say which axes it has.*\(2, 1, 1, 7\)$"
+    with pytest.raises(ValueError, match=message):
+        attend(**inputs(B, H), mask=rules.padding([3, 6], J))
+
+
+VALUE_ERRORS = {
+    "i must be at least 0; got -1": lambda: rules.causal(-1),
+    "j must be at least 0; got -2": lambda: rules.causal(I, -2),
+    "before must be at least 0; got -3": lambda: rules.window(I, before=-3),
+    "after must be at least 0; got -4": lambda: rules.window(I, before=None, after=-4),
+    'align must be "end" or "start"; got \'left\'': lambda: rules.causal(I, align="left"),
+    "lengths must have one axis, b; got shape (1, 2)": lambda: rules.padding([[1, 2]], J),
+    "lengths must be between 0 and j = 7; got [3, 8]": lambda: rules.padding([3, 8], J),
+    "lengths must be between 0 and j = 7; got [-1]": lambda: rules.padding([-1], J),
+    'side must be "right" or "left"; got \'both\'': lambda: rules.padding([3], J, side="both"),
+    "documents needs an axis of positions; got a single number": lambda: rules.document(
+        torch.tensor(1)
+    ),
+    "key_documents needs an axis of positions; got a single number": lambda: rules.document(
+        torch.tensor([1]), torch.tensor(1)
+    ),
+    "num_heads must be at least 1; got 0": lambda: rules.alibi(0, I),
+    "i must be at least 0; got -5": lambda: rules.alibi(H, -5),
+    "j must be at least 0; got -6": lambda: rules.alibi(H, I, -6),
+    'align must be "end" or "start"; got \'right\'': lambda: rules.alibi(H, I, align="right"),
+}
+TYPE_ERRORS = {
+    "lengths must be integers; got torch.float32": lambda: rules.padding([1.5], J),
+    "lengths must be integers; got torch.bool": lambda: rules.padding([True], J),
+    "documents must be integers; got torch.complex64": lambda: rules.document(torch.tensor([1j])),
+    "key_documents must be integers; got torch.float32": lambda: rules.document(
+        torch.tensor([1]), torch.tensor([1.0])
+    ),
+}
+
+
+@pytest.mark.parametrize("message", VALUE_ERRORS)
+def test_wrong_values_are_errors_with_their_numbers(message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        VALUE_ERRORS[message]()
+
+
+@pytest.mark.parametrize("message", TYPE_ERRORS)
+def test_wrong_dtypes_are_errors_that_name_them(message):
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        TYPE_ERRORS[message]()
