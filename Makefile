@@ -57,6 +57,7 @@ frameworks: .venv-frameworks/.ready
 
 bench: .venv/.ready-bench
 	@$(BIN)/python -m benchmarks $(if $(FULL),--full) $(if $(THREADS),--threads $(THREADS))
+	@$(BIN)/python -m benchmarks.imports
 
 lab: $(READY)
 	$(BIN)/jupyter lab book

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from subprocess import CalledProcessError
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from benchmarks import __main__ as command
-from benchmarks import measure, record, rivals, sections
+from benchmarks import imports, measure, record, rivals, sections
 from benchmarks.measure import Effort, interleaved
 from benchmarks.rivals import BARE, KINDS, Case, Outcome, assert_same
 
@@ -257,3 +258,9 @@ def test_the_books_file_has_what_the_chapters_draw_and_names_no_machine(run):
             assert len(times) == len(kept["n"])
             assert times == sorted(times)
             assert len(kept[mode]["peak_bytes"][name]) == len(kept["n_of_bytes"])
+
+
+def test_an_import_is_weighed_in_a_process_that_has_to_succeed():
+    assert imports.processor_time("pass") > 0
+    with pytest.raises(CalledProcessError):
+        imports.processor_time("import no_such_package")
