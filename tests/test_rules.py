@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -145,44 +146,39 @@ def test_the_tensor_of_a_rule_is_its_answer_pair_by_pair(kind, data, i, j):
     assert torch.equal(rule.tensor(), expected)
 
 
-def parts(data, n: int) -> range:
-    start = data.draw(st.integers(0, n))
-    return range(start, data.draw(st.integers(start, n)))
+def spans(n: int) -> list[range]:
+    """All stretches of n positions."""
+    return [range(start, stop) for start in range(n) for stop in range(start + 1, n + 1)]
 
 
-@given(data=st.data(), pair=rules_and_tensors)
-def test_a_block_is_the_part_of_the_tensor(data, pair):
+@given(pair=rules_and_tensors)
+def test_a_block_is_the_part_of_the_tensor(pair):
     rule, mask = pair
-    queries, keys = (parts(data, n) for n in mask.shape[-2:])
-    expected = mask[..., queries.start : queries.stop, keys.start : keys.stop]
-    block = rule.block(queries, keys)
-    assert block.dtype == torch.bool
-    assert torch.equal(block.expand(expected.shape), expected)
+    for queries, keys in product(*map(spans, mask.shape[-2:])):
+        expected = mask[..., queries.start : queries.stop, keys.start : keys.stop]
+        block = rule.block(queries, keys)
+        assert block.dtype == torch.bool
+        assert torch.equal(block.expand(expected.shape), expected)
 
 
-@given(data=st.data(), pair=rules_and_tensors)
-def test_nothing_out_of_reach_is_allowed_and_everything_in_the_sure_part_is(data, pair):
+@given(pair=rules_and_tensors)
+def test_nothing_out_of_reach_is_allowed_and_everything_in_the_sure_part_is(pair):
     rule, mask = pair
-    queries = parts(data, mask.shape[-2])
-    if not queries:
-        return
-    some, every = rule.reach(queries)
-    rows, keys = mask[..., queries.start : queries.stop, :], torch.arange(mask.shape[-1])
-    outside = (keys < some.start) | (keys >= some.stop)
-    assert not rows[..., outside].any()
-    assert rows[..., every.start : every.stop].all() or not every
+    for queries in spans(mask.shape[-2]):
+        some, every = rule.reach(queries)
+        rows, keys = mask[..., queries.start : queries.stop, :], torch.arange(mask.shape[-1])
+        assert not rows[..., (keys < some.start) | (keys >= some.stop)].any()
+        assert rows[..., (keys >= every.start) & (keys < every.stop)].all()
 
 
 @given(data=st.data(), i=lengths, j=lengths)
 def test_the_reach_of_a_window_is_no_wider_than_it_must_be(data, i, j):
     rule, mask = data.draw(windows(i, j))
-    queries = parts(data, i)
-    if not queries:
-        return
-    rows = mask[queries.start : queries.stop]
-    some, every = rule.reach(queries)
-    assert set(some) == set(rows.any(0).nonzero().flatten().tolist())
-    assert set(every) == set(rows.all(0).nonzero().flatten().tolist())
+    for queries in spans(i):
+        some, every = rule.reach(queries)
+        rows = mask[queries.start : queries.stop]
+        assert list(some) == rows.any(0).nonzero().flatten().tolist()
+        assert list(every) == rows.all(0).nonzero().flatten().tolist()
 
 
 @given(pair=rules_and_tensors)
@@ -190,6 +186,12 @@ def test_the_keys_that_are_seen_are_those_that_some_query_may_attend_to(pair):
     rule, mask = pair
     seen, expected = rule.seen(), mask.any(-2)
     assert seen is None if expected.all() else torch.equal(seen, expected)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_tensor_of_lengths_reaches_as_far_as_their_rule(side):
+    rule = rules.padding([3], J, side=side)
+    assert rules.Stored(rule.tensor()).reach(range(1)) == rule.reach(range(1))
 
 
 def test_documents_without_keys_and_no_documents_at_all_reach_nothing():
@@ -202,10 +204,8 @@ def test_seen_keys_are_found_over_many_blocks_of_queries():
     assert rule.seen().tolist() == [True] * 1000 + [False] * 1000
 
 
-@given(
-    h=st.integers(1, 5), i=lengths, j=lengths, align=aligned, data=st.data()
-)  # fmt: skip
-def test_alibi_is_minus_a_slope_times_the_distance(h, i, j, align, data):
+@given(h=st.integers(1, 5), i=lengths, j=lengths, align=aligned)
+def test_alibi_is_minus_a_slope_times_the_distance(h, i, j, align):
     rule, shift = rules.alibi(h, i, j, align=align), j - i if align == "end" else 0
     assert rule.shape == (1, h, i, j)
     expected = torch.tensor(
@@ -217,10 +217,11 @@ def test_alibi_is_minus_a_slope_times_the_distance(h, i, j, align, data):
             for head in range(h)
         ]
     ).reshape(1, h, i, j)
-    torch.testing.assert_close(rule.tensor(), expected)
-    queries, keys = parts(data, i), parts(data, j)
-    part = rule.tensor()[..., queries.start : queries.stop, keys.start : keys.stop]
-    assert torch.equal(rule.block(queries, keys), part)
+    whole = rule.tensor()
+    torch.testing.assert_close(whole, expected)
+    for queries, keys in product(spans(i), spans(j)):
+        part = whole[..., queries.start : queries.stop, keys.start : keys.stop]
+        assert torch.equal(rule.block(queries, keys), part)
 
 
 MASKS = {
