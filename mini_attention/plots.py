@@ -282,7 +282,8 @@ def _write_number(
 
 def _readable_on(background: tuple[float, float, float]) -> str:
     """Black or white, whichever stands out more from the background (WCAG's luminance)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in background]
+    # Near black the formula is another, which changes no choice in this colour map.
+    linear = [((c + 0.055) / 1.055) ** 2.4 for c in background]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "black" if luminance > 0.179 else "white"
 

@@ -4,6 +4,7 @@ import io
 import itertools
 import subprocess
 import sys
+from fractions import Fraction
 
 import matplotlib as mpl
 import numpy as np
@@ -72,7 +73,7 @@ def test_rows_are_queries_and_columns_are_keys_from_the_top_left():
     np.testing.assert_array_equal(image.get_array(), given)
     assert image.origin == "upper"
     assert ax.yaxis_inverted()
-    assert (ax.get_ylabel(), ax.get_xlabel()) == ("query", "key")
+    assert (ax.get_title(), ax.get_ylabel(), ax.get_xlabel()) == ("", "query", "key")
     assert names(ax.get_yticklabels()) == QUERIES
     assert names(ax.get_xticklabels()) == KEYS
 
@@ -96,8 +97,8 @@ def test_every_figure_has_one_labelled_colour_bar():
     for figure in figures:
         (bar,) = bars(figure)
         assert bar.get_xlabel() == "weight"
-        assert names(bar.get_xticklabels())[0] == "0.00"
-        assert names(bar.get_xticklabels())[-1] == "1.00"
+        assert names(bar.get_xticklabels()) == ["0.00", "0.25", "0.50", "0.75", "1.00"]
+        assert figure.axes[-2].images[0].colorbar.ax is bar
 
 
 def test_a_small_map_prints_its_numbers_in_their_cells():
@@ -107,8 +108,60 @@ def test_a_small_map_prints_its_numbers_in_their_cells():
 
 
 def test_the_last_bit_of_a_weight_does_not_decide_how_it_is_rounded():
-    ax = plots.attention_map([[0.125, 0.125 + 1e-9, 0.125 - 1e-9, 0.625]])
+    ax = plots.attention_map([[0.125, 0.125 + 2e-7, 0.125 - 2e-7, 0.625]])
     assert [numbers(ax)[0, key] for key in range(3)] == ["0.12"] * 3
+
+
+def test_a_number_stands_in_the_middle_of_its_cell_and_on_white_where_it_is_hatched():
+    given, mask = [[0.5, 1.0, torch.nan, 0.25]], torch.tensor([[True, True, True, False]])
+    found = []
+    for text in plots.attention_map(given, mask=mask).texts:
+        assert (text.get_ha(), text.get_va(), text.get_fontsize()) == ("center", "center", 10)
+        box = text.get_bbox_patch()
+        colours = box and (box.get_facecolor(), box.get_edgecolor()[3])
+        found.append((text.get_text(), text.get_color(), colours))
+    white = (mpl.colors.to_rgba("white"), 0)  # the edge can't be seen
+    assert found == [
+        ("0.50", "black", None),
+        ("1", "white", None),
+        ("NaN", "black", white),
+        ("0.25", "black", white),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "i", "j", "number", "size"),
+    [
+        (0.66, 3, 1, 2, ".50", 9),  # the narrowest cell that has a number
+        (3, 0.66, 2, 1, ".50", 9),
+        (0.9, 3, 1, 2, "0.50", 10),  # the narrowest that has a zero before the point
+        (0.64, 3, 1, 2, None, None),
+        (3, 0.64, 2, 1, None, None),
+    ],
+)
+def test_the_room_in_a_cell_decides_how_its_number_is_written(width, height, i, j, number, size):
+    ax = plt.figure(figsize=(width, height)).add_axes([0, 0, 1, 1])
+    plots.attention_map(np.full((i, j), 0.5), ax=ax)
+    written = {(text.get_text(), text.get_fontsize()) for text in ax.texts}
+    assert written == ({(number, size)} if number else set())
+
+
+@pytest.mark.parametrize(
+    ("cell", "count", "letters", "upright"),
+    [
+        (0.6, 2, 6, False),  # with a gap of a letter between them
+        (0.6, 2, 7, True),
+        (0.17, 2, 1, False),  # exactly
+        (0.17, 2, 2, True),
+        (0.08, 10, 1, False),  # every third name
+        (0.08, 10, 2, True),
+    ],
+)
+def test_names_of_keys_stand_up_only_where_they_would_touch(cell, count, letters, upright):
+    ax = plt.figure(figsize=(cell * count, 3)).add_axes([0, 0, 1, 1])
+    plots.attention_map(np.full((1, count), 0.5), keys=["m" * letters] * count, ax=ax)
+    angles = {label.get_rotation() for label in ax.get_xticklabels()}
+    assert angles == {90.0 if upright else 0.0}
 
 
 def test_small_maps_side_by_side_print_shorter_numbers():
@@ -166,6 +219,35 @@ def test_a_hatch_is_seen_in_the_pixels_of_a_masked_cell():
     assert darkest[1] < 170
 
 
+def test_a_hatch_fills_its_cells_to_their_edges_and_has_no_frame():
+    ax = plots.attention_map([[0.0, torch.nan, 1.0]], mask=[[False, True, True]])
+    for column, patch in enumerate(ax.patches):
+        left, right = column - 0.5, column + 0.5
+        (outline,) = patch.get_path().to_polygons()
+        corners = {tuple(corner) for corner in outline.tolist()}
+        assert corners == {(left, -0.5), (right, -0.5), (right, 0.5), (left, 0.5)}
+        assert not patch.get_fill()
+        assert patch.get_linewidth() == 0
+    colours = [mpl.colors.to_hex(patch.get_edgecolor()) for patch in ax.patches]
+    assert colours == ["#8c8c8c", "#d55e00"]
+
+
+def test_the_settings_of_a_reader_do_not_turn_or_stretch_a_map():
+    with mpl.rc_context({"image.origin": "lower", "image.aspect": "auto"}):
+        ax = plots.attention_map(weights(2, 3))
+    assert ax.yaxis_inverted()
+    assert ax.get_aspect() == 1
+
+
+def test_a_map_has_a_thin_grey_frame_and_no_ticks():
+    ax = plots.attention_map(weights(2, 3))
+    assert all(spine.get_visible() for spine in ax.spines.values())
+    frame = {mpl.colors.to_hex(spine.get_edgecolor()) for spine in ax.spines.values()}
+    assert frame == {"#999999"}
+    ticks = [*ax.xaxis.get_ticklines(), *ax.yaxis.get_ticklines()]
+    assert {tick.get_markersize() for tick in ticks} == {0}
+
+
 def test_a_mask_with_an_axis_of_one_holds_for_all_of_that_axis():
     mask = torch.tensor([[True, False, True]])
     ax = plots.attention_map(weights(2, 3), mask=mask)
@@ -209,8 +291,10 @@ def test_the_first_map_of_a_row_names_the_queries_and_the_last_of_a_column_the_k
     for panel, box in zip(figure.axes[:h], boxes, strict=True):
         first = not any(np.isclose(o.y0, box.y0) and o.x0 < box.x0 - 0.01 for o in boxes)
         last = not any(np.isclose(o.x0, box.x0) and o.y0 < box.y0 - 0.01 for o in boxes)
-        assert bool(panel.get_ylabel()) == first == panel.yaxis.get_tick_params()["labelleft"]
-        assert bool(panel.get_xlabel()) == last == panel.xaxis.get_tick_params()["labelbottom"]
+        assert first == panel.yaxis.get_tick_params()["labelleft"]
+        assert last == panel.xaxis.get_tick_params()["labelbottom"]
+        assert panel.get_ylabel() == ("query" if first else "")
+        assert panel.get_xlabel() == ("key" if last else "")
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 5), (4, 5, 7), (7, 2, 40)])
@@ -238,6 +322,76 @@ def test_neighbouring_names_do_not_touch(i, j):
         assert all(one[1] < other[0] for one, other in itertools.pairwise(spans))
 
 
+# Inches: a label with a name of one letter left of the map, a title, a label with a line of
+# names below it, then the colour bar. LONG names of 24 letters take more.
+LEFT, TITLE, BELOW, BAR = 0.35 + 0.085, 0.27, 0.35 + 0.17, 0.65
+LONG = [f"internationalised word {letter}" for letter in "abcdefg"]
+LONG_LEFT = LONG_BELOW = 0.35 + 24 * 0.085
+TEXT = "what was said " * 4
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "title", "grid", "width", "height"),
+    [
+        ((1, 1), None, None, (1, 1), 3, 0.6 + BELOW + BAR),
+        ((5, 5), None, "title", (1, 1), LEFT + 5 * 0.6, TITLE + 5 * 0.6 + BELOW + BAR),
+        ((9, 5), None, None, (1, 1), LEFT + 5 * 0.6, 9 * 0.6 + BELOW + BAR),
+        ((9, 2), None, None, (1, 1), 3, 9 * 0.6 + BELOW + BAR),
+        ((2, 40), None, None, (1, 1), 4.8, 2 * (4.8 - LEFT) / 40 + BELOW + BAR),
+        ((5, 7), LONG, TEXT, (1, 1), 4.8, 2 * TITLE + 5 * (4.8 - LONG_LEFT) / 7 + LONG_BELOW + BAR),
+        ((1, 1, 1), None, None, (1, 1), 3, TITLE + 0.6 + BELOW + BAR),
+        ((1, 5, 5), None, None, (1, 1), LEFT + 5 * 0.6 + 0.1, TITLE + 5 * 0.6 + BELOW + BAR),
+        ((2, 5, 5), None, TEXT, (1, 2), 4.8, 3 * TITLE + (4.6 - LEFT) / 2 + BELOW + BAR),
+        ((3, 5, 5), None, None, (2, 2), 4.8, 2 * TITLE + (4.6 - LEFT) + 2 * BELOW + BAR),
+        ((4, 5, 20), None, None, (2, 2), 4.8, 2 * TITLE + (4.6 - LEFT) / 4 + BELOW + BAR),
+        ((7, 2, 2), None, None, (3, 3), LEFT + 3 * 1.3, 3 * (TITLE + 1.2) + 2 * BELOW + BAR),
+        (
+            (3, 5, 4),
+            LONG,
+            TEXT,
+            (2, 2),
+            4.8,
+            2 * (6 * TITLE + 5 / 4 * (4.6 - LONG_LEFT) / 2) + 2 * LONG_BELOW + BAR,
+        ),
+    ],
+)  # fmt: skip
+def test_a_figure_has_room_for_its_parts_and_no_more(shape, names, title, grid, width, height):
+    *heads, i, j = shape
+    given = {"queries": names and names[:i], "keys": names and names[:j]}
+    if heads:
+        titles = title and [title] * heads[0]
+        figure = plots.attention_maps(weights(*shape), titles=titles, **given)
+    else:
+        figure = plots.attention_map(weights(*shape), title=title, **given).figure
+    np.testing.assert_allclose(figure.get_size_inches(), (width, height), atol=0.005)
+    figure.draw_without_rendering()
+    *panels, bar = figure.axes
+    assert panels[0].get_subplotspec().get_gridspec().get_geometry() == grid
+    boxes = [ax.get_tightbbox() for ax in figure.axes]
+    for box in boxes:
+        assert box.min.min() > 0
+        assert (box.max < figure.bbox.size).all()
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.padded(-1).overlaps(other)  # pixels
+    gap = min(box.y0 for box in boxes[:-1]) - boxes[-1].y1
+    assert gap < figure.bbox.height / 40
+    row = [panel.get_window_extent() for panel in panels]
+    middle = (min(box.x0 for box in row) + max(box.x1 for box in row)) / 2
+    box = bar.get_window_extent()
+    assert box.x0 + box.x1 == pytest.approx(2 * middle)
+    assert box.width / box.height == pytest.approx(30, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("j", "letters", "lines"),
+    [(5, 33, 1), (5, 34, 1), (5, 35, 2), (1, 12, 1), (1, 13, 2)],
+)
+def test_a_title_wraps_where_it_would_be_wider_than_its_map(j, letters, lines):
+    words = f"{'w' * 6} {'w' * (letters - 7)}"
+    ax = plots.attention_map(weights(1, j), title=words)
+    assert len(ax.get_title().splitlines()) == lines
+
+
 def test_long_titles_wrap_and_stay_apart():
     titles = ["who did what to whom in this sentence", "what happened after that, and to whom"]
     figure = plots.attention_maps(weights(2, I, I), titles=titles)
@@ -251,8 +405,8 @@ def test_long_titles_wrap_and_stay_apart():
 
 def test_a_name_too_long_for_the_figure_is_cut():
     long = "pneumonoultramicroscopicsilicovolcanoconiosis"
-    ax = plots.attention_map(weights(2, 3), queries=[long, "cat"], keys=["cat", "then", long])
-    assert names(ax.get_yticklabels()) == ["pneumonoultramicroscopi…", "cat"]
+    ax = plots.attention_map(weights(2, 3), queries=[long, long[:24]], keys=["cat", "then", long])
+    assert names(ax.get_yticklabels()) == ["pneumonoultramicroscopi…", "pneumonoultramicroscopic"]
     assert names(ax.get_xticklabels())[2] == "pneumonoultramicroscopi…"
     assert rendered(ax.figure).shape[1] / ax.figure.dpi <= 5.2
 
@@ -289,6 +443,16 @@ def test_a_list_an_array_and_a_tensor_draw_the_same():
         np.testing.assert_array_equal(other, first)
 
 
+def test_fractions_draw_as_the_numbers_that_they_are():
+    ax = plots.attention_map([[Fraction(1, 4), Fraction(3, 4)]])
+    np.testing.assert_array_equal(ax.images[0].get_array(), [[0.25, 0.75]])
+
+
+def test_weights_that_round_to_a_little_more_than_1_are_drawn():
+    ax = plots.attention_map([[0.0, 1 + 1e-6]])
+    assert numbers(ax)[0, 1] == "1.00"
+
+
 def test_a_figure_is_opaque_and_leaves_the_session_as_it_was():
     before = dict(mpl.rcParams)
     pixels = rendered(plots.attention_map(weights(2, 3)).figure)
@@ -312,10 +476,18 @@ def test_the_house_style_is_opaque_large_enough_and_tells_lines_apart_twice():
     ("draw", "shape", "message"),
     [
         (plots.attention_map, (3,), r"those of one head, i j; got shape \(3,\)$"),
-        (plots.attention_map, (2, 3, 5), r"choose a head: weights\[0\], or draw them all with"),
-        (plots.attention_map, (2, 3, 5, 7), r"choose an item and a head: weights\[0, 0\]"),
-        (plots.attention_maps, (3, 5), r"h i j; got shape \(3, 5\); draw one head with attention_"),
-        (plots.attention_maps, (2, 3, 5, 7), r"got shape \(2, 3, 5, 7\); choose an item: weights"),
+        (
+            plots.attention_map,
+            (2, 3, 5),
+            r"\(2, 3, 5\); choose a head: weights\[0\], or draw them all with attention_maps$",
+        ),
+        (plots.attention_map, (2, 3, 5, 7), r"7\); choose an item and a head: weights\[0, 0\]$"),
+        (
+            plots.attention_maps,
+            (3, 5),
+            r"h i j; got shape \(3, 5\); draw one head with attention_map$",
+        ),
+        (plots.attention_maps, (2, 3, 5, 7), r"\(2, 3, 5, 7\); choose an item: weights\[0\]$"),
         (plots.attention_map, (0, 3), r"nothing to draw in weights of shape \(0, 3\)"),
         (plots.attention_maps, (0, 3, 5), r"nothing to draw in weights of shape \(0, 3, 5\)"),
     ],
@@ -340,16 +512,43 @@ def test_weights_outside_0_to_1_are_an_error(low, high, message):
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
+    ("draw", "shape", "names", "message"),
     [
-        ({"queries": KEYS}, "queries must name every query, 5 in all; got 7"),
-        ({"keys": QUERIES}, "keys must name every key, 7 in all; got 5"),
-        ({"titles": ["one"]}, "titles must name every head, 3 in all; got 1"),
+        (
+            plots.attention_map,
+            (I, J),
+            {"queries": KEYS},
+            "queries must name every query, 5 in all; got 7",
+        ),
+        (
+            plots.attention_map,
+            (I, J),
+            {"keys": QUERIES},
+            "keys must name every key, 7 in all; got 5",
+        ),
+        (
+            plots.attention_maps,
+            (H, I, J),
+            {"queries": KEYS},
+            "queries must name every query, 5 in all; got 7",
+        ),
+        (
+            plots.attention_maps,
+            (H, I, J),
+            {"keys": QUERIES},
+            "keys must name every key, 7 in all; got 5",
+        ),
+        (
+            plots.attention_maps,
+            (H, I, J),
+            {"titles": ["one"]},
+            "titles must name every head, 3 in all; got 1",
+        ),
     ],
 )
-def test_names_that_do_not_match_the_weights_are_an_error(names, message):
+def test_names_that_do_not_match_the_weights_are_an_error(draw, shape, names, message):
     with pytest.raises(ValueError, match=message):
-        plots.attention_maps(weights(H, I, J), **names)
+        draw(weights(*shape), **names)
 
 
 @pytest.mark.parametrize("mask", [torch.ones(2, 3), np.ones((2, 3), dtype=int)])
@@ -359,10 +558,35 @@ def test_a_mask_that_is_not_boolean_is_a_type_error(mask):
         plots.attention_map(weights(2, 3), mask=mask)
 
 
+def test_a_mask_of_numbers_in_a_list_is_a_type_error():
+    with pytest.raises(TypeError, match=r"may attend to a key; got float64$"):
+        plots.attention_map([[0.5, 0.5]], mask=[[1.0, 0.0]])
+
+
+def test_a_mask_is_fetched_from_the_device_that_it_is_on():
+    class Elsewhere(torch.Tensor):
+        def __array__(self, *args, **kwargs):
+            raise TypeError("numpy reads the memory of the CPU alone")
+
+        def cpu(self):
+            return self.as_subclass(torch.Tensor)
+
+    mask = torch.tensor([[True, False]]).as_subclass(Elsewhere)
+    assert hatched(plots.attention_map([[1.0, 0.0]], mask=mask), "////") == {(0, 1)}
+
+
 @pytest.mark.parametrize("shape", [(3, 2), (3,), (1, 2, 3), (2, 2)])
 def test_a_mask_of_another_shape_is_an_error(shape):
     with pytest.raises(ValueError, match=r"must match weights of shape \(2, 3\); an axis may be 1"):
         plots.attention_map(weights(2, 3), mask=torch.ones(shape, dtype=torch.bool))
+
+
+class Bare:
+    size = 3
+
+    def __len__(self):
+        """The size."""
+        return self.size
 
 
 class Layered(nn.Module):
@@ -414,6 +638,11 @@ def test_the_source_of_a_class_keeps_comments_and_stays_python():
 
 def test_docstrings_are_shown_when_asked_for():
     assert '"""A class with a docstring."""' in shown(Layered, docstring=True)
+    assert shown(bare, docstring=True).endswith("    return x, text\n```")
+
+
+def test_the_docstring_of_a_method_goes_where_its_class_has_none():
+    assert shown(Bare).endswith("    def __len__(self):\n        return self.size\n```")
 
 
 def test_a_method_is_shown_from_the_left_margin():
