@@ -66,6 +66,25 @@ def rendered(figure):
     return plt.imread(file)
 
 
+def assert_nothing_is_cut_or_covered(figure):
+    boxes = [ax.get_tightbbox() for ax in figure.axes]  # with all labels
+    for box in boxes:
+        assert box.min.min() > 0
+        assert (box.max < figure.bbox.size).all()
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.padded(-1).overlaps(other)  # pixels
+
+
+def assert_the_bar_lies_centred_below_the_maps(figure):
+    *panels, bar = figure.axes
+    gap = min(panel.get_tightbbox().y0 for panel in panels) - bar.get_tightbbox().y1
+    assert gap < figure.bbox.height / 40
+    maps, bar = [panel.get_window_extent() for panel in panels], bar.get_window_extent()
+    ends = min(box.x0 for box in maps), max(box.x1 for box in maps)
+    assert bar.x0 + bar.x1 == pytest.approx(sum(ends))
+    assert bar.width / bar.height == pytest.approx(30, abs=0.1)
+
+
 def test_rows_are_queries_and_columns_are_keys_from_the_top_left():
     given = weights(I, J)
     ax = plots.attention_map(given, queries=QUERIES, keys=KEYS)
@@ -327,6 +346,7 @@ def test_neighbouring_names_do_not_touch(i, j):
 LEFT, TITLE, BELOW, BAR = 0.35 + 0.085, 0.27, 0.35 + 0.17, 0.65
 LONG = [f"internationalised word {letter}" for letter in "abcdefg"]
 LONG_LEFT = LONG_BELOW = 0.35 + 24 * 0.085
+MAP = 4.6 - LONG_LEFT  # two maps without the gaps beside them
 TEXT = "what was said " * 4
 
 
@@ -335,26 +355,17 @@ TEXT = "what was said " * 4
     [
         ((1, 1), None, None, (1, 1), 3, 0.6 + BELOW + BAR),
         ((5, 5), None, "title", (1, 1), LEFT + 5 * 0.6, TITLE + 5 * 0.6 + BELOW + BAR),
-        ((9, 5), None, None, (1, 1), LEFT + 5 * 0.6, 9 * 0.6 + BELOW + BAR),
         ((9, 2), None, None, (1, 1), 3, 9 * 0.6 + BELOW + BAR),
         ((2, 40), None, None, (1, 1), 4.8, 2 * (4.8 - LEFT) / 40 + BELOW + BAR),
         ((5, 7), LONG, TEXT, (1, 1), 4.8, 2 * TITLE + 5 * (4.8 - LONG_LEFT) / 7 + LONG_BELOW + BAR),
         ((1, 1, 1), None, None, (1, 1), 3, TITLE + 0.6 + BELOW + BAR),
-        ((1, 5, 5), None, None, (1, 1), LEFT + 5 * 0.6 + 0.1, TITLE + 5 * 0.6 + BELOW + BAR),
         ((2, 5, 5), None, TEXT, (1, 2), 4.8, 3 * TITLE + (4.6 - LEFT) / 2 + BELOW + BAR),
         ((3, 5, 5), None, None, (2, 2), 4.8, 2 * TITLE + (4.6 - LEFT) + 2 * BELOW + BAR),
         ((4, 5, 20), None, None, (2, 2), 4.8, 2 * TITLE + (4.6 - LEFT) / 4 + BELOW + BAR),
         ((7, 2, 2), None, None, (3, 3), LEFT + 3 * 1.3, 3 * (TITLE + 1.2) + 2 * BELOW + BAR),
-        (
-            (3, 5, 4),
-            LONG,
-            TEXT,
-            (2, 2),
-            4.8,
-            2 * (6 * TITLE + 5 / 4 * (4.6 - LONG_LEFT) / 2) + 2 * LONG_BELOW + BAR,
-        ),
+        ((3, 5, 4), LONG, TEXT, (2, 2), 4.8, 12 * TITLE + 5 / 4 * MAP + 2 * LONG_BELOW + BAR),
     ],
-)  # fmt: skip
+)
 def test_a_figure_has_room_for_its_parts_and_no_more(shape, names, title, grid, width, height):
     *heads, i, j = shape
     given = {"queries": names and names[:i], "keys": names and names[:j]}
@@ -364,22 +375,10 @@ def test_a_figure_has_room_for_its_parts_and_no_more(shape, names, title, grid, 
     else:
         figure = plots.attention_map(weights(*shape), title=title, **given).figure
     np.testing.assert_allclose(figure.get_size_inches(), (width, height), atol=0.005)
+    assert figure.axes[0].get_subplotspec().get_gridspec().get_geometry() == grid
     figure.draw_without_rendering()
-    *panels, bar = figure.axes
-    assert panels[0].get_subplotspec().get_gridspec().get_geometry() == grid
-    boxes = [ax.get_tightbbox() for ax in figure.axes]
-    for box in boxes:
-        assert box.min.min() > 0
-        assert (box.max < figure.bbox.size).all()
-    for one, other in itertools.combinations(boxes, 2):
-        assert not one.padded(-1).overlaps(other)  # pixels
-    gap = min(box.y0 for box in boxes[:-1]) - boxes[-1].y1
-    assert gap < figure.bbox.height / 40
-    row = [panel.get_window_extent() for panel in panels]
-    middle = (min(box.x0 for box in row) + max(box.x1 for box in row)) / 2
-    box = bar.get_window_extent()
-    assert box.x0 + box.x1 == pytest.approx(2 * middle)
-    assert box.width / box.height == pytest.approx(30, abs=0.1)
+    assert_nothing_is_cut_or_covered(figure)
+    assert_the_bar_lies_centred_below_the_maps(figure)
 
 
 @pytest.mark.parametrize(
