@@ -432,9 +432,9 @@ def alibi(num_heads: int, i: int, j: int | None = None, *, align: Align = "end")
     Source: Press et al., Train Short, Test Long (2022), section 3.
 
     >>> alibi(8, 3).tensor()[0, 0]
-    tensor([[-0.0000, -0.5000, -1.0000],
-            [-0.5000, -0.0000, -0.5000],
-            [-1.0000, -0.5000, -0.0000]])
+    tensor([[ 0.0000, -0.5000, -1.0000],
+            [-0.5000,  0.0000, -0.5000],
+            [-1.0000, -0.5000,  0.0000]])
     """
     j = i if j is None else j
     for name, size, least in (("num_heads", num_heads, 1), ("i", i, 0), ("j", j, 0)):
