@@ -3,6 +3,9 @@
 import copy
 import math
 import re
+import textwrap
+from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -13,12 +16,14 @@ from torch.nn import functional as F
 from mini_attention import (
     MultiHeadAttention,
     attention,
+    causal_mask,
     check_attention,
     check_multi_head,
     fused_attention,
     mask_to_torch,
 )
 from mini_attention.checks import CheckFailed
+from mini_attention.checks.engine import Case, Program, Subject, check
 from mini_attention.mistakes import MISTAKES
 from mini_attention.mistakes.formula import Formula
 from mini_attention.mistakes.layers import Layer
@@ -168,53 +173,274 @@ def test_an_unknown_mistake_is_said_to_be_unknown():
         check_attention(lambda query, key, value: attention(query, key, value) * 1.01)
 
 
-OBSERVED = {
-    "Another token's change moves nothing": lambda query, key, value, mask=None: value + 0.1,
-    "Moving keys together with their values changes": lambda query, key, value, mask=None: (
-        attention(query, key, value, mask) + value.shape[-2] * value[..., :1, :]
+NOTHING = "Another token's change moves nothing."
+EARLIER = (
+    "Only earlier tokens move an output: a causal mask is built in. Compare with a right one that "
+    "has it too, or take it out for the check."
+)
+SUM = "The weights of a query do not sum to 1."
+MOVED = "Moving keys together with their values changes the output."
+ALONE = "An item comes out differently alone than in its batch."
+LATER = "Under a causal mask a later token moves an earlier output."
+
+
+def built_in(query, key, value, mask=None):
+    return attention(query, key, value, causal_mask(query.shape[-2], key.shape[-2]))
+
+
+def last_value_added(query, key, value, mask=None):
+    return attention(query, key, value, mask) + value[..., -1:, :]
+
+
+def one_per_cent_more(query, key, value, mask=None):
+    return 1.01 * attention(query, key, value, mask)
+
+
+def items_swapped(query, key, value, mask=None):
+    return attention(query, key, value.flip(0), mask)
+
+
+def what_is_seen(failure: CheckFailed) -> str:
+    return " ".join(str(failure).split()).partition("mistakes that this check knows.")[2].strip()
+
+
+def put(call, *cases, takes=(), right=attention, wrong=None, twice=None, projects=False):
+    """The failure of a program in these cases, among these wrong ones."""
+    known = {names: Program(rival) for names, rival in (wrong or {}).items()}
+    pairs = [(names, Program(rival)) for names, rival in (twice or {}).items()]
+    subject = Subject(
+        Program(call), {*takes}, Program(right), known, lambda: iter(pairs), cases[0], projects
+    )
+    with pytest.raises(CheckFailed) as failure:
+        check(subject, cases, None)
+    return failure.value
+
+
+def small_case(**settings) -> Case:
+    identity = torch.eye(2)
+    inputs = {"query": identity, "key": torch.tensor([[1.0, 0.5], [2, 3]]), "value": identity}
+    return Case("small", "Two queries attend to two keys.", inputs, **settings)
+
+
+def usual_case(**settings) -> Case:
+    shapes = {"query": (3, 2, 7), "key": (3, 5, 7), "value": (3, 5, 11)}
+    generator = torch.Generator().manual_seed(0)
+    inputs = {n: torch.randint(-4, 5, s, generator=generator) / 2 for n, s in shapes.items()}
+    return Case("usual", "Attend.", inputs, **settings)
+
+
+@pytest.mark.parametrize(
+    ("call", "takes", "seen"),
+    [
+        (one_per_cent_more, "cross mask", [SUM]),
+        (last_value_added, "cross mask", [SUM, MOVED, LATER]),
+        (last_value_added, "mask", [SUM, LATER]),
+        (last_value_added, "cross", [SUM, MOVED]),
+        (last_value_added, "", [SUM]),
+        (built_in, "cross mask", [EARLIER, MOVED]),
+        (built_in, "mask", [EARLIER]),
+        (items_swapped, "cross mask", [ALONE]),
+        (lambda query, key, value, mask: value * key.shape[-2], "cross", [NOTHING, SUM, MOVED]),
+        (lambda query, key, value, mask: 2 * attention(query, key, value.view(3, 5, 11), mask),
+         "cross mask", [SUM, ALONE]),
+        (lambda query, key, value, mask: value * math.nan, "cross mask", []),
+    ],
+)  # fmt: skip
+def test_all_that_can_be_seen_of_an_unknown_mistake_is_told(call, takes, seen):
+    failure = put(call, usual_case(), takes=takes.split())
+    assert what_is_seen(failure) == " ".join(seen)
+    layer = put(call, usual_case(), takes=takes.split(), projects=True)
+    assert what_is_seen(layer) == " ".join(sentence for sentence in seen if sentence != SUM)
+
+
+@pytest.mark.parametrize(
+    ("attend", "call", "seen"),
+    [
+        (one_per_cent_more, None, []),
+        (last_value_added, None, [MOVED, LATER]),
+        (last_value_added, lambda module, x: module(x), []),
+        (built_in, lambda module, x: module(x), [EARLIER]),
+        (items_swapped, lambda module, q, k, v: module(q, k, v), [ALONE]),
+    ],
+)
+def test_what_can_be_seen_of_a_layer_is_told(attend, call, seen):
+    layer = MultiHeadAttention(6, 3, attend=attend)
+    with pytest.raises(CheckFailed) as failure:
+        check_multi_head(layer, call=call)
+    assert what_is_seen(failure.value) == " ".join(seen)
+
+
+@pytest.mark.parametrize(
+    ("function", "seen"),
+    [
+        (last_value_added, [SUM, MOVED, LATER]),
+        (lambda query, key, value: last_value_added(query, key, value), [SUM, MOVED]),
+        (lambda q, k, v: torch.sigmoid(q @ k.mT / math.sqrt(k.shape[-1])) @ v, [SUM]),
+    ],
+)
+def test_what_can_be_seen_of_a_function_is_told(function, seen):
+    with pytest.raises(CheckFailed) as failure:
+        check_attention(function)
+    assert what_is_seen(failure.value) == " ".join(seen)
+
+
+# What a failure says
+
+
+def test_a_failure_shows_its_case_line_by_line():
+    mask, bias = torch.tensor([[True, False], [True, True]]), torch.tensor([[0.0, 1], [-1, 1e-5]])
+    case = replace(
+        small_case(mask=mask, options={"scale": 1 / 3, "bias": bias}),
+        expects="Two queries attend to two keys, the first of them to the first of the keys alone.",
+    )
+    failure = put(
+        lambda query, key, value, mask, **options: 1.01 * attention(query, key, value, **options),
+        case,
+        takes=["mask", "scale", "bias"],
+        projects=True,
+    )
+    assert str(failure) == textwrap.dedent(
+        f"""\
+        small: Two queries attend to two keys, the first of them to the
+          first of the keys alone.
+
+        query = value = [[1, 0], [0, 1]]
+        key = [[1, 0.5], [2, 3]]
+        mask = [[1, 0], [1, 1]]
+        scale = 0.3333
+        bias = [[0, 1], [-1, 1e-05]]
+
+        output expected [[1, 0], [0.1378, 0.8622]]
+        output got      [[0.2107, 0.7993], [0.1392, 0.8708]]
+
+        This is none of the {len(MISTAKES)} mistakes that this check knows. An item comes out
+          differently alone than in its batch. Under a causal mask a later token moves
+          an earlier output."""
+    )
+
+
+def test_of_many_numbers_the_one_furthest_off_is_shown():
+    def zeros(query, key, value, mask):
+        return torch.zeros_like(value)
+
+    def off(query, key, value, mask):
+        given = torch.zeros_like(value)
+        given[1, 4, 7], given[0, 0, 0], given[2, 1, 3], given[2, 2, 2] = -2.0, 1.5, 0.0021, 0.002
+        return given
+
+    case = replace(usual_case(), inputs={n: x.double() for n, x in usual_case().inputs.items()})
+    assert str(put(off, case, right=zeros)).splitlines()[2:8] == [
+        "query = a tensor of shape (3, 2, 7)",
+        "key = a tensor of shape (3, 5, 7)",
+        "value = a tensor of shape (3, 5, 11)",
+        "",
+        "output [1, 4, 7] expected 0, got -2",
+        "3 of 165 numbers differ",
+    ]
+
+
+def in_place(query, key, value, mask):
+    output = attention(query, key, value)
+    key.detach().mul_(2)
+    return output
+
+
+def halved_gradient(query, key, value, mask):
+    return attention(query, key, (value + value.detach()) / 2)
+
+
+def raised(error):
+    raise error
+
+
+CALLS = count()
+DIFFERENCES = {
+    "raised ValueError: no keys": lambda q, k, v, mask: raised(ValueError(" no keys\n")),
+    "key after the call is another one: [[2, 1], [4, 6]]": in_place,
+    "output expected of shape (2, 2), got (1, 2)": lambda q, k, v, mask: v[:1],
+    "output expected in torch.float32, got torch.float64": lambda q, k, v, mask: attention(
+        q, k, v
+    ).double(),
+    "output expected [[0.3302, 0.6698], [0.1458, 0.8542]]\n"
+    "output got      [[inf, 0], [-inf, nan]]": lambda q, k, v, mask: (
+        torch.tensor([[torch.inf, 0], [-torch.inf, torch.nan]]) + 0 * q
     ),
-    "An item comes out differently alone than in its batch": lambda query, key, value, mask=None: (
-        attention(query, key, value, mask) + value.mean()
-    ),
-    "Under a causal mask a later token moves an earlier": lambda query, key, value, mask=None: (
-        attention(query, key, value, mask) + value[..., -1:, :]
+    "gradient of value expected [[-0.1844, 0.2916], [0.1844, 1.708]]\n"
+    "gradient of value got      [[-0.09221, 0.1458], [0.09221, 0.8542]]": halved_gradient,
+    "change in a second call expected [[0, 0], [0, 0]]\n"
+    "change in a second call got      [[1, 1], [1, 1]]": lambda q, k, v, mask: (
+        attention(q, k, v) + next(CALLS) % 2
     ),
 }
 
 
-@pytest.mark.parametrize("seen", OBSERVED)
-def test_what_can_be_seen_of_an_unknown_mistake_is_told(seen):
-    layer = MultiHeadAttention(6, 3, attend=OBSERVED[seen])
-    if "item" in seen:
-        layer.out_proj = nn.Identity()
-        layer.forward = lambda query, key, value, mask=None: OBSERVED[seen](query, key, value, mask)
-    with pytest.raises(CheckFailed) as failure:
-        check_multi_head(layer, like=MultiHeadAttention(6, 3))
-    text = " ".join(str(failure.value).split())
-    assert seen in text
-    others = set(OBSERVED) - {seen}
-    assert sum(other in text for other in others) < len(others)
+@pytest.mark.parametrize("told", DIFFERENCES)
+def test_what_differs_first_is_told(told):
+    case = small_case(gradients="gradient" in told, again="second" in told)
+    assert str(put(DIFFERENCES[told], case)).split("\n\n")[2] == told
 
 
-def test_a_causal_mask_that_is_built_in_is_seen():
-    def built_in(query, key, value, mask):
-        n = query.shape[-2]
-        mask = torch.ones(n, key.shape[-2]).tril(key.shape[-2] - n).bool()
-        return attention(query, key, value, mask)
-
-    with pytest.raises(CheckFailed) as failure:
-        check_multi_head(MultiHeadAttention(6, 3, attend=built_in), call=lambda m, x: m(x))
-    assert "Only earlier tokens move an output: a causal mask is built in." in " ".join(
-        str(failure.value).split()
-    )
+def said_of(*names):
+    """What is said of mistakes."""
+    told = [f"{MISTAKES[name].what} {MISTAKES[name].looks_like}" for name in names]
+    return " ".join([" and ".join(names) + ".", *told])
 
 
-def test_weights_that_do_not_sum_to_one_are_seen():
-    def gated(query, key, value):
-        return torch.sigmoid(query @ key.mT / math.sqrt(key.shape[-1])) @ value
+def unscaled(query, key, value, mask=None):
+    return attention(query, key, value, mask, scale=1.0)
 
-    with pytest.raises(CheckFailed, match=r"The weights of a query\s+do not sum to 1"):
-        check_attention(gated)
+
+def inverted(query, key, value, mask=None):
+    return attention(query, key, value, None if mask is None else ~mask)
+
+
+def both(query, key, value, mask=None):
+    return unscaled(query, key, value, None if mask is None else ~mask)
+
+
+def refusing(query, key, value, mask=None):
+    raise TypeError("no")
+
+
+def refusing_plain(query, key, value, mask=None):
+    return attention(query, key, value, mask) if mask is not None else raised(ValueError("no"))
+
+
+IT, OR = "It looks like this mistake: ", "Or like this: "
+ELSE = "Something else is wrong as well: mend this first."
+UNKNOWN = f"This is none of the {len(MISTAKES)} mistakes that this check knows."
+ADVICE = "Does it take other arguments? An adapter helps: lambda query, key, value: ..."
+SCALE, SENSE, AXIS = ("no scale",), ("mask inverted",), ("softmax over heads",)
+JUNK = ("junk gets through",)  # what the formula does not promise
+TWO = SCALE + SENSE
+
+
+# Put to a case without a mask, and to the same with one.
+@pytest.mark.parametrize(
+    ("call", "means", "wrong", "twice", "told"),
+    [
+        (unscaled, "", {SENSE: inverted, SCALE: unscaled}, {}, IT + said_of(*SCALE)),
+        (unscaled, "", {JUNK: unscaled, SCALE: unscaled}, {},
+         f"{IT}{said_of(*JUNK)} {OR}{said_of(*SCALE)}"),
+        (unscaled, "", {AXIS: both, SCALE: unscaled}, {}, IT + said_of(*SCALE)),
+        (unscaled, "", {AXIS: both}, {SCALE + JUNK: unscaled}, f"{IT}{said_of(*AXIS)} {ELSE}"),
+        (both, "", {SCALE: unscaled}, {TWO: both, SCALE + AXIS: unscaled}, IT + said_of(*TWO)),
+        (both, "", {SCALE: unscaled}, {SCALE + JUNK: both, SCALE: both}, IT + said_of(*SCALE)),
+        (both, "", {SCALE: items_swapped}, {TWO: unscaled}, f"{IT}{said_of(*TWO)} {ELSE}"),
+        (both, "", {SCALE: unscaled, SENSE: attention}, {SENSE + AXIS: both},
+         f"{IT}{said_of(*SCALE)} {ELSE}"),
+        (both, "", {SENSE: inverted}, {TWO: both}, f"{UNKNOWN} {LATER}"),
+        (items_swapped, "", {SCALE: unscaled}, {TWO: both}, f"{UNKNOWN} {ALONE}"),
+        (items_swapped, "mask inverted", {SCALE: items_swapped}, {}, IT + said_of(*SENSE)),
+        (refusing, "mask inverted", {SCALE: unscaled}, {}, f"{UNKNOWN} {ADVICE}"),
+        (refusing, "mask inverted", {SCALE: refusing}, {}, IT + said_of(*SCALE)),
+        (refusing, "", {SCALE: refusing_plain}, {}, UNKNOWN + " " + ADVICE),
+    ],
+)  # fmt: skip
+def test_the_mistakes_that_answer_alike_are_told(call, means, wrong, twice, told):
+    cases = usual_case(means=means), usual_case(mask=causal_mask(2, 5))
+    failure = put(call, *cases, takes=["mask"], wrong=wrong, twice=twice)
+    assert " ".join("\n".join(str(failure).split("\n\n")[3:]).split()) == told
 
 
 def test_other_arguments_are_answered_with_an_adapter():

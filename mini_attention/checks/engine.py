@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,8 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torc
 BEYOND = {"mask lands on heads", "junk gets through", "half summed in half"}
 FEW = 12  # numbers that are shown one by one
 WIDTH = 79  # characters of a line, as in the book
+# A program's random numbers are none of the caller's, who goes on as if it had drawn none.
+fork_rng = functools.partial(torch.random.fork_rng, devices=[])  # no GPU's: none is drawn there
 
 
 class CheckFailed(AssertionError):
@@ -126,12 +129,12 @@ def answer(program: Program, case: Case) -> Answer:
     }
     mask = None if case.mask is None else case.mask.clone()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with fork_rng():
             torch.default_generator.manual_seed(0)  # the CPU alone: a tenth of the time
-            output = _output(program.call(*inputs.values(), mask, **options))
+            output = output_of(program.call(*inputs.values(), mask, **options))
             found = {"output": case.read(output).detach()}
             if case.again:
-                second = _output(program.call(*inputs.values(), mask, **options))
+                second = output_of(program.call(*inputs.values(), mask, **options))
                 found["change in a second call"] = (second - output).detach()
         if case.gradients:
             leaves = inputs | {n: x for n, x in options.items() if isinstance(x, Tensor)}
@@ -170,12 +173,12 @@ def _agree(one: Answer, other: Answer) -> bool:
 def _close(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
-    size = other.abs().nan_to_num(0, 0, 0).max().item() if other.numel() else 0.0
-    bound = TOLERANCE[other.dtype] * max(1.0, size)
+    bound = TOLERANCE[other.dtype] * max([1.0, *other[other.isfinite()].abs().tolist()])
     return torch.allclose(one, other, rtol=0, atol=bound, equal_nan=True)
 
 
-def _output(result: Any) -> Tensor:
+def output_of(result: Any) -> Tensor:
+    """What a program returns, or the first of several things."""
     first = result[0] if isinstance(result, tuple) and result else result
     if not isinstance(first, Tensor):
         returned = type(result).__name__
@@ -285,16 +288,16 @@ def _most(agreement: Mapping[Names, int]) -> tuple[list[Names], int] | None:
 def _observations(subject: Subject) -> list[str]:
     """What can be seen of a program whose mistake has no name."""
     inputs = subject.usual.inputs
-    order = torch.arange(inputs["key"].shape[-2]).roll(1)
     later = {n: torch.cat([t[..., :-1, :], t[..., -1:, :] + 1], -2) for n, t in inputs.items()}
     earlier = {n: torch.cat([t[..., :1, :] + 1, t[..., 1:, :]], -2) for n, t in inputs.items()}
-    moved = {n: t if n == "query" else t[..., order, :] for n, t in inputs.items()}
+    moved = {n: torch.cat([t[..., 1:, :], t[..., :1, :]], -2) for n, t in inputs.items()}
+    moved["query"] = inputs["query"]
     alone = {n: t[:1] for n, t in inputs.items()}
-    causal = causal_mask(inputs["query"].shape[-2], len(order))
+    causal = causal_mask(inputs["query"].shape[-2], inputs["key"].shape[-2])
 
     def outputs(given: Mapping[str, Tensor], mask: Tensor | None = None) -> Tensor:
         found = answer(subject.program, replace(subject.usual, inputs=given, mask=mask))
-        return torch.full((1, 1), torch.nan) if isinstance(found, Exception) else found["output"]
+        return torch.tensor([[torch.nan]]) if isinstance(found, Exception) else found["output"]
 
     plain = outputs(inputs)
     if not plain.isfinite().all():

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..functional import attention
 from ..mistakes import MISTAKES
 from ..mistakes.formula import Formula
-from .engine import Names, Program, Report, Subject, all_masked, check
+from .engine import Names, Program, Report, Subject, all_masked, check, fork_rng, output_of
 from .function_cases import cases_of_functions
 from .signature import REQUIRED, Parameters, in_order, mask_among, parameters
 
@@ -82,19 +82,20 @@ def _program(
         if mask is None:
             return function(*sequences, **options)
         if mask_name is None:
-            return function(*sequences, mask, **options)
+            return function(*sequences, mask)
         return function(*sequences, **{mask_name: mask}, **options)
 
     def works(axes: int) -> bool:
-        query = torch.zeros(*[1] * axes, 2, 2)
+        query = square[(None,) * axes]
         try:
-            with torch.random.fork_rng(devices=[]):
-                plain(query, query, query, torch.ones(2, 2).bool() if needs_mask else None)
+            with fork_rng():
+                plain(query, query, query, square.bool() if needs_mask else None)
         except Exception:  # whatever a reader's function raises
             return False
         return True
 
     needs_mask = any(p.name == mask_name and p.default is REQUIRED for p in given)
+    square = torch.ones(2, 2)
     axes = next((axes for axes in (0, 2, 1) if works(axes)), 0)
 
     def raised(
@@ -103,9 +104,7 @@ def _program(
         """With axes of 1 in front, and without them in the output."""
         more = max(axes + 2 - query.ndim, 0)
         lifted = (x[(None,) * more] for x in (query, key, value))
-        result = plain(*lifted, mask, **options)
-        output = result[0] if isinstance(result, tuple) and result else result
-        return output[(0,) * more] if isinstance(output, Tensor) else output
+        return output_of(plain(*lifted, mask, **options))[(0,) * more]
 
     return Program(raised), axes
 
@@ -116,5 +115,5 @@ def pairs_of_formulas() -> Iterator[tuple[Names, Program]]:
     steps = {name: set(vars(kind)) & set(vars(Formula)) for name, kind in kinds.items()}
     for one, other in itertools.combinations(NAMES, 2):
         if steps[one] & steps[other] <= {"__module__", "__doc__"}:
-            both = type("Both", (kinds[one], kinds[other]), {})  # type: ignore[arg-type]
+            both = type(one, (kinds[one], kinds[other]), {})  # type: ignore[arg-type]
             yield (one, other), Program(both().attention)

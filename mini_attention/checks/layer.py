@@ -17,7 +17,7 @@ from ..functional import attention
 from ..heads import Attend, MultiHeadAttention
 from ..mistakes import MISTAKES
 from ..mistakes.layers import Layer
-from .engine import Names, Program, Report, Subject, all_masked, check
+from .engine import Names, Program, Report, Subject, all_masked, check, fork_rng
 from .function import pairs_of_formulas
 from .layer_cases import cases_of_layers
 from .signature import REQUIRED, Parameters, in_order, mask_among, parameters
@@ -161,7 +161,7 @@ def _twin(
             f"the queries are made of {d_model} features and the output has {output}: is the "
             "input cut into heads before it is projected? Then a head knows its own share only"
         )
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with fork_rng(), torch.no_grad():
         twin = MultiHeadAttention(d_model, num_heads, key_size=sizes[1], value_size=sizes[2])
         for role, (weight, bias) in zip(PROJECTIONS, theirs, strict=True):
             ours = getattr(twin, role)
@@ -194,8 +194,8 @@ def _weights_and_biases(
     if len(found) == 4:
         return found
     (weight, bias), output = found
-    biases = (None,) * 3 if bias is None else bias.chunk(3)
-    return [*zip(weight.chunk(3), biases, strict=True), output]
+    biases = (None,) * 3 if bias is None else bias.tensor_split(3)
+    return [*zip(weight.tensor_split(3), biases, strict=True), output]
 
 
 def _wrong(
