@@ -89,6 +89,7 @@ def document_mask(documents: Tensor, key_documents: Tensor | None = None) -> Ten
 
     Raises TypeError for documents that are not integers, ValueError for no axis.
 
+    >>> import torch
     >>> document_mask(torch.tensor([0, 0, 1])).int()
     tensor([[1, 1, 0],
             [1, 1, 0],
