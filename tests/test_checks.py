@@ -23,7 +23,7 @@ from mini_attention import (
     mask_to_torch,
 )
 from mini_attention.checks import CheckFailed
-from mini_attention.checks.engine import Case, Program, Subject, check
+from mini_attention.checks.engine import Case, Program, Subject, answer, check, same
 from mini_attention.mistakes import MISTAKES
 from mini_attention.mistakes.formula import Formula
 from mini_attention.mistakes.layers import Layer
@@ -284,6 +284,68 @@ def test_what_can_be_seen_of_a_function_is_told(function, seen):
     assert what_is_seen(failure.value) == " ".join(seen)
 
 
+# What an answer is
+
+
+NUMBERS = torch.tensor([100.0, -300.0, torch.nan, torch.inf, -torch.inf])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ({"output": torch.zeros(2) + 9e-5}, {"output": torch.zeros(2)}, True),
+        ({"output": torch.zeros(2) + 2e-4}, {"output": torch.zeros(2)}, False),
+        ({"output": torch.zeros(2).double() + 2e-9}, {"output": torch.zeros(2).double()}, False),
+        ({"output": NUMBERS + 0.029}, {"output": NUMBERS}, True),
+        ({"output": NUMBERS + 0.031}, {"output": NUMBERS}, False),
+        ({"output": NUMBERS.double() + 1e-6}, {"output": NUMBERS.double()}, False),
+        ({"output": NUMBERS.nan_to_num(0)}, {"output": NUMBERS}, False),
+        ({"output": torch.zeros(2)}, {"output": torch.zeros(1, 2)}, False),
+        ({"output": torch.zeros(2)}, {"output": torch.zeros(2).double()}, False),
+        ({"output": torch.zeros(0, 2)}, {"output": torch.zeros(0, 2)}, True),
+        ({"output": torch.zeros(2)}, {"outputs": torch.zeros(2)}, False),
+        ({"a": torch.zeros(2), "b": torch.zeros(2)}, {"a": torch.zeros(2)}, False),
+        ({"a": torch.zeros(2), "b": torch.zeros(2)}, {"a": torch.zeros(2), "b": NUMBERS}, False),
+        ({"a": torch.zeros(2)}, TypeError("no"), False),
+        (TypeError("no"), {"a": torch.zeros(2)}, False),
+        (TypeError("no"), TypeError("no"), True),
+        (TypeError("no"), TypeError("yes"), False),
+        (TypeError("no"), ValueError("no"), False),
+    ],
+)
+def test_answers_are_the_same_within_rounding(one, other, alike):
+    assert same(one, other) is alike
+
+
+def test_a_program_gets_copies_and_the_same_random_numbers_each_time():
+    def greedy(query, key, value, mask, bias):
+        output = attention(query, key, value, mask, bias=bias) + torch.rand(2, 2)
+        for x in (query, key, value, bias):
+            x.detach().zero_()
+        mask.zero_()
+        return output
+
+    mask, bias = torch.eye(2, dtype=torch.bool), torch.ones(2, 2)
+    case = small_case(mask=mask, options={"bias": bias}, gradients=True)
+    before, state = copy.deepcopy(case.inputs), torch.get_rng_state()
+    first, second = answer(Program(greedy), case), answer(Program(greedy), case)
+    assert same(first, second)
+    assert all(torch.equal(case.inputs[name], before[name]) for name in before)
+    assert torch.equal(mask, torch.eye(2, dtype=torch.bool))
+    assert torch.equal(bias, torch.ones(2, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [*first] == [
+        "output", "gradient of query", "gradient of key", "gradient of value", "gradient of bias",
+        "query after the call", "key after the call", "value after the call",
+    ]  # fmt: skip
+
+
+def test_an_input_that_an_output_does_not_reach_has_a_gradient_of_zeros():
+    found = answer(Program(lambda q, k, v, mask: v * q.detach()), small_case(gradients=True))
+    assert torch.equal(found["gradient of query"], torch.zeros(2, 2))
+    assert torch.equal(found["gradient of key"], torch.zeros(2, 2))
+
+
 # What a failure says
 
 
@@ -320,16 +382,18 @@ def test_a_failure_shows_its_case_line_by_line():
 
 
 def test_of_many_numbers_the_one_furthest_off_is_shown():
-    def zeros(query, key, value, mask):
-        return torch.zeros_like(value)
+    def right(query, key, value, mask):
+        output = torch.zeros_like(value)
+        output[2, 4, 10] = 7.0
+        return output
 
     def off(query, key, value, mask):
-        given = torch.zeros_like(value)
+        given = right(query, key, value, mask)
         given[1, 4, 7], given[0, 0, 0], given[2, 1, 3], given[2, 2, 2] = -2.0, 1.5, 0.0021, 0.002
         return given
 
     case = replace(usual_case(), inputs={n: x.double() for n, x in usual_case().inputs.items()})
-    assert str(put(off, case, right=zeros)).splitlines()[2:8] == [
+    assert str(put(off, case, right=right)).splitlines()[2:8] == [
         "query = a tensor of shape (3, 2, 7)",
         "key = a tensor of shape (3, 5, 7)",
         "value = a tensor of shape (3, 5, 11)",
@@ -351,6 +415,14 @@ def halved_gradient(query, key, value, mask):
 
 def raised(error):
     raise error
+
+
+def test_twelve_numbers_are_shown_one_by_one():
+    case = small_case()
+    case = replace(case, inputs={**case.inputs, "value": torch.ones(2, 6)})
+    told = str(put(one_per_cent_more, case)).split("\n\n")
+    assert told[1].splitlines()[2] == "value = [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]"
+    assert told[2].splitlines()[0] == "output expected [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]"
 
 
 CALLS = count()
@@ -553,17 +625,44 @@ def test_what_a_module_takes_is_seen():
     assert "mask" in check_attention(AsModule()).passed
 
 
-def test_a_fourth_argument_that_can_be_no_mask_gets_none():
-    def with_temperature(query, key, value, temperature=1.0):
-        return attention(query, key, value, scale=1 / (temperature * math.sqrt(key.shape[-1])))
-
-    assert "mask" in check_attention(with_temperature).skipped
+NO_BIAS = torch.zeros(1)
 
 
-def test_a_fourth_argument_with_a_tensor_for_a_default_is_no_mask():
-    bias = torch.zeros(1)
-    report = check_attention(lambda q, k, v, shift=bias: attention(q, k, v) + shift.to(q))
-    assert "mask" in report.skipped
+@pytest.mark.parametrize(
+    ("function", "masked"),
+    [
+        (lambda query, key, value, visible: attention(query, key, value, visible), True),
+        (lambda query, key, value, visible=None: attention(query, key, value, visible), True),
+        (lambda query, key, value, scale=None, attn_mask=None: attention(
+            query, key, value, attn_mask, scale=scale), True),
+        (lambda query, key, value, scale=None, visible=None: attention(
+            query, key, value, scale=scale), False),
+        (lambda query, key, value, temperature=1.0: attention(
+            query, key, value, scale=1 / (temperature * math.sqrt(key.shape[-1]))), False),
+        (lambda query, key, value, shift=NO_BIAS: attention(query, key, value) + shift, False),
+    ],
+)  # fmt: skip
+def test_the_mask_is_an_argument_of_that_name_or_a_fourth_that_could_be_one(function, masked):
+    report = check_attention(function, only=["one key", "mask"])
+    assert "mask" in (report.passed if masked else report.skipped)
+
+
+def test_a_program_that_must_have_a_mask_is_asked_the_plain_questions_with_one_that_hides_nothing():
+    def function(query, key, value, mask):
+        return one_per_cent_more(query, key, value, mask)
+
+    def call(module, x, mask):
+        return 1.01 * module(x, mask=mask)
+
+    with pytest.raises(CheckFailed, match=r"^one key: (?s:.*)\nmask = \[\[1\]\]\n"):
+        check_attention(function)
+    with pytest.raises(CheckFailed, match=r"^one token: (?s:.*)\nmask = \[\[1\]\]\n"):
+        check_multi_head(MultiHeadAttention(6, 3), call=call)
+
+
+def test_a_function_that_no_rank_suits_is_given_matrices():
+    with pytest.raises(CheckFailed, match=r"\n\nraised ValueError: \(1, 2\)\n\n"):
+        check_attention(lambda query, key, value: raised(ValueError(tuple(query.shape))))
 
 
 def test_trying_a_function_out_draws_no_random_numbers_of_the_caller():
@@ -579,7 +678,7 @@ def batched(query, key, value):
 def four_axes(query, key, value, mask):
     scores = torch.einsum("bhid,bhjd->bhij", query, key) / math.sqrt(key.shape[-1])
     weights = torch.where(mask, scores, torch.finfo(scores.dtype).min).softmax(-1) * mask
-    return torch.einsum("bhij,bhje->bhie", weights, value)
+    return torch.einsum("bhij,bhje->bhie", weights, value), weights
 
 
 def test_a_function_for_three_or_for_four_axes_gets_them():
@@ -648,9 +747,9 @@ def test_a_right_layer_of_another_style_passes():
 class Fused(nn.Module):
     """One linear layer for queries, keys and values, inside another module."""
 
-    def __init__(self, bias):
+    def __init__(self, bias, out=18):
         super().__init__()
-        self.inner = nn.ModuleList([nn.Linear(6, 18, bias=bias), nn.Linear(6, 6)])
+        self.inner = nn.ModuleList([nn.Linear(6, out, bias=bias), nn.Linear(6, 6)])
 
     def forward(self, x):
         q, k, v = (
@@ -687,8 +786,51 @@ def test_layers_that_take_one_sequence_or_no_mask_are_checked_as_far_as_they_go(
     assert alone.skipped == ["causal mask", "cross-attention", "mask", "empty rows"]
     pair = check_multi_head(layer, call=lambda module, query, key, value: module(query, key, value))
     assert pair.skipped == ["causal mask", "mask", "empty rows"]
-    hiding = check_multi_head(layer, call=lambda module, x, mask: module(x, mask=mask))
+    hiding = check_multi_head(layer, call=lambda module, x, tree_mask: module(x, mask=tree_mask))
     assert hiding.skipped == ["cross-attention"]
+
+
+class Detached(nn.Linear):
+    def forward(self, x):
+        return F.linear(x, self.weight.detach(), self.bias)
+
+
+@pytest.fixture
+def few_rivals(monkeypatch):
+    """No pairs of mistakes to compare with, which takes a second."""
+    monkeypatch.setattr("mini_attention.checks.layer._FUNCTIONS", {})
+    monkeypatch.setattr("mini_attention.checks.layer.pairs_of_formulas", lambda: ())
+
+
+@pytest.mark.usefixtures("few_rivals")
+def test_the_gradients_of_weights_are_compared_where_they_are_known():
+    layer, only = MultiHeadAttention(6, 3), ["gradients"]
+    layer.k_proj = Detached(6, 6)
+    assert check_multi_head(layer, like=layer, only=only).passed == only
+    with pytest.raises(CheckFailed, match=r"\n\ngradient of k_proj.weight \[\d, \d\] expected"):
+        check_multi_head(layer, only=only)
+
+
+@pytest.mark.usefixtures("few_rivals")
+def test_the_gradients_of_inputs_are_compared_where_those_of_weights_are_not():
+    with pytest.raises(CheckFailed, match=r"\n\ngradient of query \[\d, \d, \d\] expected"):
+        check_multi_head(
+            Fused(bias=True), num_heads=3, projections=("inner.0", "inner.1"), only=["gradients"],
+            call=lambda module, x: module(x) + x - x.detach(),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "attend", "names"),
+    [
+        (MISTAKES["split by view"].source, unscaled, "split by view and no scale"),
+        (Layer, both, "no scale and mask inverted"),
+    ],
+)
+def test_two_mistakes_in_one_layer_are_both_told(kind, attend, names):
+    with pytest.raises(CheckFailed) as failure:
+        check_multi_head(kind(6, 3, attend=attend), only=["mask"])
+    assert named(failure.value) == [names]
 
 
 def test_the_layer_and_the_random_numbers_stay_as_they_are():
@@ -741,27 +883,48 @@ class Small(nn.Module):
         (
             Pasted(6, 3),
             {"num_heads": 3},
-            r"must name four linear layers.*\['q_proj', 'k_proj', 'v_proj', 'out_proj'\], and the "
-            r"module has \['W_q', 'W_k', 'W_v', 'fc'\].*give like=",
+            "projections= must name four linear layers, those of queries, keys, values and output, "
+            "or two, one for the first three together and that of the output; got ['q_proj', "
+            "'k_proj', 'v_proj', 'out_proj'], and the module has ['W_q', 'W_k', 'W_v', 'fc']. For "
+            "other parameters give like=, a MultiHeadAttention with the same numbers",
         ),
         (
             nn.MultiheadAttention(6, 3),
             {"like": MultiHeadAttention(6, 3)},
-            "nn.MultiheadAttention has masks of its own: give like=.* and call= with mask_to_torch",
+            "nn.MultiheadAttention has masks of its own: give "
+            "like=MultiHeadAttention.from_torch(module), and call= with mask_to_torch",
         ),
-        (Small(), {}, "made of 2 features and the output has 6: is the input cut into heads"),
-        (Bare(), {"num_heads": 3, "projections": ["q_proj"]}, r"got \['q_proj'\]"),
+        (
+            Small(),
+            {},
+            "the queries are made of 2 features and the output has 6: is the input cut into heads "
+            "before it is projected? Then a head knows its own share only",
+        ),
+        (
+            Bare(),
+            {"num_heads": 3, "projections": ["q_proj"]},
+            "projections= must name four linear layers, those of queries, keys, values and output, "
+            "or two, one for the first three together and that of the output; got ['q_proj'], and "
+            "the module has ['q_proj', 'k_proj', 'v_proj', 'out_proj']. For other parameters give "
+            "like=, a MultiHeadAttention with the same numbers",
+        ),
         (
             Bare(out=5),
             {"num_heads": 3},
             "out_proj, or what stands for it, must have 6 features in and 6 out, as d_model is 6; "
             "got 6 and 5",
         ),
-        (Bare(), {"num_heads": 4}, r"d_model \(6\) must be divisible by num_heads \(4\)"),
+        (
+            Fused(bias=True, out=17),
+            {"num_heads": 3, "projections": ["inner.0", "inner.1"]},
+            "v_proj, or what stands for it, must have 6 features in and 6 out, as d_model is 6; "
+            "got 6 and 5",
+        ),
+        (Bare(), {"num_heads": 4}, "d_model (6) must be divisible by num_heads (4)"),
     ],
 )
 def test_a_layer_whose_parts_are_not_found_is_an_error_that_says_what_to_give(
     module, options, message
 ):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         check_multi_head(module, **options)

@@ -199,7 +199,7 @@ def _failure(
         lines.append(f"{' = '.join(names)} = {_shown(x)}")
     lines += ["", *_difference(expected, got), "", *_diagnosis(subject, case, got, put)]
     first = _wrapped(f"CheckFailed: {lines[0]}").removeprefix("CheckFailed: ")  # as it is shown
-    return "\n".join([first, *map(_wrapped, lines[1:])]).rstrip()
+    return "\n".join([first, *map(_wrapped, lines[1:])])
 
 
 def _difference(expected: dict[str, Tensor], got: Answer) -> list[str]:
