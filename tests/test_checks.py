@@ -22,7 +22,7 @@ from mini_attention import (
     fused_attention,
     mask_to_torch,
 )
-from mini_attention.checks import CheckFailed
+from mini_attention.checks import CheckFailed, Report
 from mini_attention.checks.engine import Case, Program, Subject, answer, check, same
 from mini_attention.mistakes import MISTAKES
 from mini_attention.mistakes.formula import Formula
@@ -712,6 +712,20 @@ def test_a_report_tells_what_was_passed_and_what_could_not_be_checked():
     assert check_attention(attention).skipped == []
 
 
+def test_a_report_is_printed_line_by_line_in_the_width_of_the_book():
+    passed = ["one key", "equal keys", "scores", "rows and columns", "leading axes", "large scores"]
+    report = Report(passed, ["causal mask", "dropout"], ["One thing.", "Another."])
+    assert str(report) == textwrap.dedent(
+        """\
+        right: one key, equal keys, scores, rows and columns, leading axes, large
+          scores
+        not checked: causal mask, dropout
+        note: One thing.
+        note: Another."""
+    )
+    assert str(Report(["one key"], [], [])) == "right: one key"
+
+
 class Pasted(nn.Module):
     """A right layer as people write it: other names, other reshapes, the mask as a float."""
 
@@ -854,8 +868,10 @@ def test_a_layer_in_half_precision_is_checked_as_it_would_be_in_float32():
 def test_only_some_mechanisms_are_checked_when_asked_for():
     report = check_attention(MISTAKES["no scale"].programs["attention"], only=["one key", "scores"])
     assert report.passed == ["one key", "scores"]
-    with pytest.raises(ValueError, match=r"only must be among \['one key'.*got \['softmax'\]"):
-        check_attention(attention, only=["softmax"])
+    known = check_attention(attention).passed
+    message = f"only must be among {known}; got ['axis', 'softmax']"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        check_attention(attention, only=["softmax", "scores", "axis"])
 
 
 class Bare(nn.Module):
