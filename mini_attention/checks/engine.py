@@ -281,8 +281,10 @@ def _suspects(
 
 def _most(agreement: Mapping[Names, int]) -> tuple[list[Names], int] | None:
     """Those that agree in most cases, and in how many."""
-    most = max(agreement.values(), default=0)
-    return ([n for n, count in agreement.items() if count == most], most) if agreement else None
+    if not agreement:
+        return None
+    most = max(agreement.values())
+    return [names for names, count in agreement.items() if count == most], most
 
 
 def _observations(subject: Subject) -> list[str]:
@@ -331,7 +333,7 @@ def _shown(x: Any) -> str:
         return f"{x:.4g}"
     if x.numel() > FEW:
         return f"a tensor of shape {tuple(x.shape)}"
-    return _numbers(x.int().tolist() if x.dtype == torch.bool else x.tolist())
+    return _numbers(x.tolist())  # True is shown as 1
 
 
 def _numbers(values: Any) -> str:
