@@ -332,7 +332,7 @@ class Alibi(BiasRule):
 # Builders
 
 
-def causal(i: int, j: int | None = None, *, align: Align = "end") -> Window:
+def causal(i: int, j: int | None = None, *, align: Align = "end") -> MaskRule:
     """No query may attend to a later key: `causal_mask` as a rule.
 
         i, j   numbers of queries and keys; j is i unless given
@@ -355,7 +355,7 @@ def window(
     before: int | None,
     after: int | None = 0,
     align: Align = "end",
-) -> Window:
+) -> MaskRule:
     """A query may attend to the keys near it: `window_mask` as a rule.
 
         i, j           numbers of queries and keys; j is i unless given
@@ -374,7 +374,7 @@ def window(
     return Window((i, j), _first(i, j, align), before, after)
 
 
-def padding(lengths: Tensor | Sequence[int], j: int, *, side: Side = "right") -> Padding:
+def padding(lengths: Tensor | Sequence[int], j: int, *, side: Side = "right") -> MaskRule:
     """No query may attend to padding: `padding_mask` as a rule, b 1 j.
 
         lengths  b, how many of its j keys each item really has
@@ -399,7 +399,7 @@ def padding(lengths: Tensor | Sequence[int], j: int, *, side: Side = "right") ->
     return Padding(lengths, j, side)
 
 
-def document(documents: Tensor, key_documents: Tensor | None = None) -> Documents:
+def document(documents: Tensor, key_documents: Tensor | None = None) -> MaskRule:
     """A query may attend to its own document: `document_mask` as a rule, ... i j.
 
         documents      ... i, an integer a position that names its document
@@ -421,7 +421,7 @@ def document(documents: Tensor, key_documents: Tensor | None = None) -> Document
     return Documents(documents, key_documents)
 
 
-def alibi(num_heads: int, i: int, j: int | None = None, *, align: Align = "end") -> Alibi:
+def alibi(num_heads: int, i: int, j: int | None = None, *, align: Align = "end") -> BiasRule:
     """A bias that grows with distance, -|i - j| times a slope of each head, 1 h i j.
 
         i, j   numbers of queries and keys; j is i unless given
