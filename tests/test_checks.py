@@ -353,7 +353,7 @@ def test_a_failure_shows_its_case_line_by_line():
     mask, bias = torch.tensor([[True, False], [True, True]]), torch.tensor([[0.0, 1], [-1, 1e-5]])
     case = replace(
         small_case(mask=mask, options={"scale": 1 / 3, "bias": bias}),
-        expects="Two queries attend to two keys, the first of them to the first of the keys alone.",
+        expects="Two queries attend to two keys, and the first is a single-key query: key 0 alone.",
     )
     failure = put(
         lambda query, key, value, mask, **options: 1.01 * attention(query, key, value, **options),
@@ -363,8 +363,8 @@ def test_a_failure_shows_its_case_line_by_line():
     )
     assert str(failure) == textwrap.dedent(
         f"""\
-        small: Two queries attend to two keys, the first of them to the
-          first of the keys alone.
+        small: Two queries attend to two keys, and the first is a
+          single-key query: key 0 alone.
 
         query = value = [[1, 0], [0, 1]]
         key = [[1, 0.5], [2, 3]]
