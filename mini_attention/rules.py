@@ -422,7 +422,7 @@ def document(documents: Tensor, key_documents: Tensor | None = None) -> MaskRule
 
 
 def alibi(num_heads: int, i: int, j: int | None = None, *, align: Align = "end") -> BiasRule:
-    """A bias that grows with distance, -|i - j| times a slope of each head, 1 h i j.
+    """A bias for each head, minus the distance of query and key times its slope, 1 h i j.
 
         i, j   numbers of queries and keys; j is i unless given
         align  as in `causal`
