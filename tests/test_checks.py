@@ -326,7 +326,7 @@ def test_a_program_gets_copies_and_the_same_random_numbers_each_time():
         return output
 
     mask, bias = torch.eye(2, dtype=torch.bool), torch.ones(2, 2)
-    case = small_case(mask=mask, options={"bias": bias}, gradients=True)
+    case = small_case(mask=mask, options={"bias": bias}, gradients=True, again=True)
     before, state = copy.deepcopy(case.inputs), torch.get_rng_state()
     first, second = answer(Program(greedy), case), answer(Program(greedy), case)
     assert same(first, second)
@@ -335,7 +335,8 @@ def test_a_program_gets_copies_and_the_same_random_numbers_each_time():
     assert torch.equal(bias, torch.ones(2, 2))
     assert torch.equal(torch.get_rng_state(), state)
     assert [*first] == [
-        "output", "gradient of query", "gradient of key", "gradient of value", "gradient of bias",
+        "output", "change in a second call",
+        "gradient of query", "gradient of key", "gradient of value", "gradient of bias",
         "query after the call", "key after the call", "value after the call",
     ]  # fmt: skip
 
