@@ -58,7 +58,8 @@ def blocked_attention(
 
     Memory grows with i + j, forward and backward; time as for `attention`, less the blocks that
     the mask empties. A second derivative and forward-mode differentiation raise; `vmap` goes
-    through its items one by one. There is no dropout. Errors are those of `attention`, and
+    through its items one by one. There is no dropout. Scores are computed to the base 2, so in
+    float32 and half precision they overflow from 2.3e38 on. Errors are those of `attention`, and
     ValueError for a block_size below 1.
 
     >>> query, key, value = torch.randn(3, 2), torch.randn(5, 2), torch.randn(5, 4)
@@ -89,6 +90,9 @@ def blocked_attention(
     return output.reshape(*leading, *output.shape[-2:]).to(dtype)
 
 
+takes_rules(blocked_attention)
+
+
 def _layout(
     query: Tensor,
     key: Tensor,
@@ -103,9 +107,6 @@ def _layout(
         mask = Finite(bias) if mask is None else mask & Finite(bias)
     rule = bias if isinstance(bias, BiasRule) else None
     return Layout.of(query, key, leading, mask, rule, block_size)
-
-
-takes_rules(blocked_attention)
 
 
 class Blocked(torch.autograd.Function):

@@ -3,7 +3,9 @@
 A mask of 32,768 queries and keys is a tensor of 1 GiB, a bias for 8 heads one of 32 GiB; a rule
 is a few numbers. Everything that takes a mask or a bias takes a rule as well. `blocked_attention`
 asks it block by block and skips the blocks that it empties; `fused_attention` hands a causal rule
-over squares to torch's causal kernel; everything else works with the rule's `tensor()`.
+over squares to torch's causal kernel; everything else works with the rule's `tensor()`. A layer
+hands that to a function of your own, unless the function has an attribute `takes_rules` that is
+true.
 
 Rules of masks combine with `&`, with each other and with tensors:
 

@@ -367,3 +367,11 @@ def test_memory_grows_with_the_length_and_not_with_its_square():
 
     short, long = peak_of_gradients(near, 1024), peak_of_gradients(near, 16_384)
     assert math.log(long / short) / math.log(16) == pytest.approx(1, abs=0.05)
+
+
+def test_scores_are_finite_as_far_as_the_docstring_says():
+    key, value = torch.tensor([[2.3e38], [0.0]]), torch.tensor([[1.0], [2.0]])
+    largest = blocked_attention(torch.ones(1, 1), key, value, scale=1.0)
+    assert largest.item() == attention(torch.ones(1, 1), key, value, scale=1.0).item() == 1
+    beyond = blocked_attention(torch.ones(1, 1), 1.1 * key, value, scale=1.0)
+    assert not beyond.isfinite()  # else the docstring promises too little
