@@ -12,7 +12,7 @@ from torch import Tensor
 from .rules import BiasRule, MaskRule, Window, block_for, common, part, reach_for
 
 KEYS = 4096  # longer rows of scores are cut
-# Scores computed at a time, as far as a row of queries may cost 32 of them in memory: few enough
+# Scores computed at a time, as far as a row of queries may cost 20 of them in memory: few enough
 # for a core's caches (1 to 2 MiB), and enough to be worth a call.
 TILE = 2**18, 2**19
 
@@ -42,7 +42,7 @@ class Layout:
     ) -> Layout:
         """The layout for these tensors, with blocks of a good size unless `rows` is given."""
         i, j, count = query.shape[-2], key.shape[-2], leading.numel()
-        tile = min(max(32 * count * i, TILE[0]), TILE[1])
+        tile = min(max(20 * count * i, TILE[0]), TILE[1])
         width = max(1, min(j, KEYS))
         if rows is None:  # a mask is followed the closer, the smaller the blocks
             most = 256 if mask is None else 64 if j <= 1024 else 128
