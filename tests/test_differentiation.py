@@ -330,7 +330,7 @@ def test_blocks_compile_and_are_cut_where_they_look_for_keys_to_skip_in_a_tensor
 
 
 @pytest.mark.parametrize("case", [name for name, (graphs, _) in COMPILED.items() if graphs == CUT])
-def test_one_graph_of_those_is_an_error(case):
+def test_compiled_into_one_graph_those_are_an_error(case):
     function = partial(blocked_attention, **COMPILED[case][1]())
     compiled = torch.compile(lambda **x: function(**x), fullgraph=True, backend="aot_eager")
     with pytest.raises(Exception, match=r"(?i)data-dependent"):
