@@ -1,0 +1,1 @@
+"""The assignments, by number: their questions, as the grader asks them."""
