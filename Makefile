@@ -10,7 +10,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .PHONY: help book test lint format refresh report lab clean
-.PHONY: unit mutation mistakes frameworks processors bench
+.PHONY: unit package mutation mistakes frameworks processors bench
 
 help:
 	@echo "make book      build the book and say where to open it"
@@ -18,6 +18,7 @@ help:
 	@echo "make lab       work on the notebooks in JupyterLab"
 	@echo "make refresh   run all notebooks and store what they print"
 	@echo "make report    words, code cells, figures and minutes of each notebook"
+	@echo "make unit      the quick tests of the package, in a minute"
 	@echo "make lint      style and types only, in seconds"
 	@echo "make format    mend the style"
 	@echo "make clean     remove the built book and caches, but not .venv"
@@ -27,7 +28,7 @@ help:
 	@echo "make mistakes    whether tests and notebooks notice mistakes that people make"
 	@echo "make frameworks  compare with JAX and Keras, in an environment of their own"
 	@echo "make processors  tests and notebooks as on older processors, with one thread and two"
-	@echo "make unit        the tests of the package alone, with whichever torch is in .venv"
+	@echo "make package     the tests of the package alone, with whichever torch is in .venv"
 	@echo
 	@echo "make bench              time and memory beside the rivals, in 3 minutes"
 	@echo "make bench FULL=1       all cases, and the book's record of them, in 45 minutes"
@@ -41,6 +42,9 @@ test: $(READY)
 
 unit: $(READY)
 	@$(BIN)/python -m tools.steps unit
+
+package: $(READY)
+	@$(BIN)/python -m tools.steps package
 
 processors: $(READY)
 	@$(BIN)/python -m tools.steps processors

@@ -355,12 +355,14 @@ def peak_of_gradients(function, n: int) -> int:
     return peak_bytes(lambda: torch.autograd.grad(function(*leaves), leaves, upstream))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1024, 2048])
 def test_memory_is_that_of_the_fused_kernel(n):
     kernel = peak_of_gradients(F.scaled_dot_product_attention, n)
     assert peak_of_gradients(blocked_attention, n) < 1.3 * kernel
 
 
+@pytest.mark.slow
 def test_memory_grows_with_the_length_and_not_with_its_square():
     def near(query, key, value):  # few pairs, so that long sequences do not take long
         return blocked_attention(query, key, value, rules.window(len(query[0, 0]), before=0))

@@ -296,6 +296,7 @@ def test_second_derivatives_of_weights_exist_where_a_query_attends_to_nothing():
     assert torch.autograd.gradgradcheck(partial(attention_weights, mask=mask), pair)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout_p", [0.0, 0.3])
 def test_the_whole_function_compiles_into_one_graph(dropping, dropout_p):
     tensors, mask = inputs(B, H), some_mask(B, 1, I, J)
@@ -318,6 +319,7 @@ COMPILED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", COMPILED)
 @pytest.mark.filterwarnings(INSTANTIATED, NO_LEAF)
 def test_blocks_compile_and_are_cut_where_they_look_for_keys_to_skip_in_a_tensor(case):
@@ -329,6 +331,7 @@ def test_blocks_compile_and_are_cut_where_they_look_for_keys_to_skip_in_a_tensor
     assert_same(with_gradients(compiled, **tensors), with_gradients(function, **tensors))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [name for name, (graphs, _) in COMPILED.items() if graphs == CUT])
 def test_compiled_into_one_graph_those_are_an_error(case):
     function = partial(blocked_attention, **COMPILED[case][1]())
@@ -348,6 +351,7 @@ class Call(torch.nn.Module):
         return self.function(query, key, value)
 
 
+@pytest.mark.slow
 def test_an_exported_function_takes_other_lengths(attend):
     i, j = Dim("i"), Dim("j")
     with expectation(attend, "export"):

@@ -573,6 +573,7 @@ def test_flops_are_counted_without_memory_or_time(kind, dropping):
     assert counter.get_total_flops() == cost_of(*sizes, 100_003, batch=B).total.flops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [False, True])
 def test_a_module_compiles_into_one_graph(training):
     layer, tensors = many_heads(dropout=0.3).train(training), sources()
@@ -584,6 +585,7 @@ def test_a_module_compiles_into_one_graph(training):
     assert_same(actual, with_gradients(partial(layer, mask=mask), **tensors))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(TORCH_ITSELF)
 def test_compiled_code_computes_the_same():
     layer, tensors, mask = many_heads().eval(), sources(), some_mask(B, I, J)
@@ -596,6 +598,7 @@ def test_compiled_code_computes_the_same():
         assert_same(compiled(**tensors, mask=mask), layer(**tensors, mask=mask))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [False, True])
 def test_an_exported_module_takes_other_lengths(dropping, masked):
     layer, tensors = many_heads(attend=dropping).eval(), sources()

@@ -10,6 +10,8 @@ from mini_attention import attention, fused_attention
 from mini_attention.memory import peak_bytes
 from tests.oracles import B, D, E, H, I, J
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_call_that_makes_no_tensor_takes_nothing():
     assert peak_bytes(lambda: None) == 0

@@ -22,11 +22,13 @@ def modules_after(statement: str) -> set[str]:
     return set(subprocess.check_output(run, text=True, cwd=FOLDER.parent).split())
 
 
+@pytest.mark.slow
 def test_importing_the_package_brings_torch_and_einops_and_nothing_else():
     before, after = modules_after("import torch, einops"), modules_after("import mini_attention")
     assert {name.split(".")[0] for name in after - before} == {"mini_attention"}
 
 
+@pytest.mark.slow
 def test_importing_the_package_does_not_count_measure_or_draw():
     ours = {name for name in modules_after("import mini_attention") if "mini_attention." in name}
     assert not ours & {f"mini_attention.{name}" for name in ("cost", "memory", "plots")}

@@ -316,6 +316,7 @@ def test_the_first_map_of_a_row_names_the_queries_and_the_last_of_a_column_the_k
         assert panel.get_xlabel() == ("key" if last else "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 5, 5), (4, 5, 7), (7, 2, 40)])
 def test_figures_fit_a_phone_with_letters_of_9_points_or_more(shape):
     tokens = [f"internationalise {position}" for position in range(max(shape))]
@@ -350,6 +351,7 @@ MAP = 4.6 - LONG_LEFT  # two maps without the gaps beside them
 TEXT = "what was said " * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "names", "title", "grid", "width", "height"),
     [
@@ -668,6 +670,7 @@ def test_what_has_no_python_source_is_an_error():
         plots.show_source(len)
 
 
+@pytest.mark.slow
 def test_importing_the_package_and_plots_imports_nothing_that_draws():
     code = (
         "import sys, mini_attention, mini_attention.plots\n"

@@ -289,10 +289,11 @@ def test_a_processor_can_play_those_before_it(monkeypatch, native, expected):
 
 
 def test_another_torch_is_held_to_all_tests_of_the_package():
-    left_out = [word.partition("=")[2] for word in steps.UNIT.command if "--ignore" in word]
+    left_out = [word.partition("=")[2] for word in steps.PACKAGE.command if "--ignore" in word]
     mirrored = {path.stem for path in (ROOT / "mini_attention").iterdir()}
-    assert left_out == [f"tests/test_{name}.py" for name in steps.AROUND]
+    assert left_out == [*(f"tests/test_{name}.py" for name in steps.AROUND), "tests/course"]
     assert all((ROOT / file).exists() for file in left_out)
+    assert "-m" not in steps.PACKAGE.command[3:]  # the slow ones too
     assert mirrored & set(steps.AROUND) == {"mistakes"}  # whether they are noticed, an hour's work
 
 

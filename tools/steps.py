@@ -2,7 +2,8 @@
 
     python -m tools.steps book          build the book strictly, from nothing
     python -m tools.steps test          everything: style, types, tests, notebooks, the book
-    python -m tools.steps unit          the tests of the package alone, with the torch in .venv
+    python -m tools.steps unit          the tests of the package that take a minute together
+    python -m tools.steps package       all tests of the package, with the torch in .venv
     python -m tools.steps processors    tests and notebooks as on older processors, 1 thread and 2
 
 A step that passes takes a line. One that fails shows what it printed and what to do about it; the
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -98,13 +99,19 @@ TEST = (
 )
 
 
-# Tests of what stands around the package: the book, the tools, the mistakes and the benchmarks.
+# Tests of what stands around the package: the book, the tools, the mistakes, the benchmarks.
 AROUND = ("benchmarks", "book", "mistakes", "notebooks_tool", "project")
-UNIT = Step(
+ELSEWHERE = (*(f"tests/test_{name}.py" for name in AROUND), "tests/course")
+PACKAGE = Step(
     "tests",
-    module("pytest", "-q", "-n", WORKERS, *(f"--ignore=tests/test_{name}.py" for name in AROUND)),
+    module("pytest", "-q", "-n", WORKERS, *(f"--ignore={path}" for path in ELSEWHERE)),
     "the package has to work with every torch that pyproject.toml allows: mend it, or the range",
     is_pytest=True,
+)
+UNIT = replace(
+    PACKAGE,
+    command=(*PACKAGE.command, "-m", "not slow"),
+    remedy="run one alone: .venv/bin/pytest tests/FILE.py -k NAME",
 )
 
 
@@ -191,6 +198,10 @@ def run_unit() -> int:
     return 1 if run(UNIT).failed else 0
 
 
+def run_package() -> int:
+    return 1 if run(PACKAGE).failed else 0
+
+
 def instruction_sets() -> tuple[str, ...]:
     """Those that torch has kernels for and this processor has, its own last."""
     import torch  # takes seconds, and no other command needs it
@@ -227,7 +238,13 @@ def run_processors() -> int:
     return 1 if total.failed else 0
 
 
-COMMANDS = {"book": run_book, "test": run_test, "unit": run_unit, "processors": run_processors}
+COMMANDS = {
+    "book": run_book,
+    "test": run_test,
+    "unit": run_unit,
+    "package": run_package,
+    "processors": run_processors,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
