@@ -52,9 +52,12 @@ def all_sources(folder: Path = SOURCES) -> list[Path]:
 def read(path: Path) -> NotebookNode:
     """The source as a notebook, if it is one without a fault."""
     try:
-        notebook: NotebookNode = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
-    except (json.JSONDecodeError, nbformat.reader.NotJSONError, UnicodeDecodeError):
-        raise SourceError(f"{path.name} is no notebook") from None
+        text = path.read_text(encoding="utf-8")
+        nbformat.validate(json.loads(text), version=4)
+    except (ValueError, TypeError, AttributeError, nbformat.ValidationError) as error:
+        why = str(error).splitlines()[0]
+        raise SourceError(f"{path.name} is no notebook of nbformat 4: {why}") from None
+    notebook: NotebookNode = nbformat.v4.reads(text)
     if found := list(faults(notebook)):
         raise SourceError("\n".join(f"{path.name}: {fault}" for fault in found))
     return notebook
