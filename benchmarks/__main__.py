@@ -24,7 +24,7 @@ import torch
 
 from benchmarks import record
 from benchmarks.rivals import Case, missing
-from benchmarks.sections import FULL, SHORT, Setting, growth, measure_grid
+from benchmarks.sections import FULL, SHORT, Setting, growth, longest, measure_grid
 
 MIB = 2**20
 
@@ -54,6 +54,10 @@ def measure(section: str, setting: Setting, base: Case, threads: list[int]) -> d
         for mode, training in (("forward", False), ("training", True)):
             measured[mode] = growth(setting, replace(base, training=training))
             show_growth(mode, measured)
+        return measured
+    if section == "longest":
+        measured = longest(setting, base)
+        show_longest(measured)
         return measured
     rows = []
     for row in measure_grid(section, setting, base, threads):
@@ -89,6 +93,18 @@ def show_growth(mode: str, measured: dict[str, Any]) -> None:
             cells = "".join(f"{'' if v is None else f'{v / unit:.2f}':>10}" for v in values)
             fitted = measured[mode][f"slopes_of_{what}"][name]
             print(f"  {name:32}{cells}{'' if fitted is None else f'{fitted:8.2f}'}", flush=True)
+
+
+def show_longest(measured: dict[str, Any]) -> None:
+    fresh = measured["process_bytes"]
+    print(
+        f"a layer of {measured['num_heads']} heads of {measured['d_head']} with blocks, causal, "
+        f"n {measured['n']}, forward and backward:\n"
+        f"  {measured['peak_bytes'] / MIB:.0f} MiB by the allocator"
+        + ("" if fresh is None else f", {fresh / MIB:.0f} MiB of a fresh process")
+        + f"; scores and weights of the formula: "
+        f"{measured['bytes_of_scores_and_weights'] / MIB:.0f} MiB"
+    )
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -136,7 +152,9 @@ def chosen(given: argparse.Namespace) -> tuple[Setting, Path]:
     if given.n:
         lengths = tuple(sorted(set(given.n)))
         grids = {kind: {**grid, "n": lengths} for kind, grid in setting.grids.items()}
-        setting = replace(setting, grids=grids, lengths=lengths, longer=lengths)
+        setting = replace(
+            setting, grids=grids, lengths=lengths, longer=lengths, longest=lengths[-1]
+        )
     return setting, path
 
 

@@ -15,16 +15,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import linear_regression, quantiles
 
 import torch
 from torch.utils.benchmark import Timer
 from torch.utils.benchmark.utils.timer import timer as wall_clock
 
-from benchmarks.rivals import Case, functions
+from benchmarks.rivals import KINDS, Case, functions
 from mini_attention.memory import peak_bytes
 
 Times = dict[str, list[float]]
+PLAIN = KINDS | {"functions": partial(functions, compiled=False)}
 
 
 @dataclass(frozen=True)
@@ -110,23 +112,23 @@ def allocated_bytes(call: Callable[[], object], device: str) -> int:
     return torch.cuda.max_memory_allocated() - before
 
 
-def process_bytes(case: Case, name: str) -> int:
-    """By how much a function raises the peak memory of a fresh process, on one thread.
+def process_bytes(kind: str, case: Case, name: str) -> int:
+    """By how much a rival raises the peak memory of a fresh process, on one thread.
 
-    The process has called the same function for a short sequence before. A child that was
+    The process has called the same rival for a short sequence before. A child that was
     started from here would inherit our own peak; one of the fork server, which is small, does
     not.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([])
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(_raised_peak, case, name).result()
+        return pool.submit(_raised_peak, kind, case, name).result()
 
 
-def _raised_peak(case: Case, name: str) -> int:
+def _raised_peak(kind: str, case: Case, name: str) -> int:
     torch.set_num_threads(1)
-    functions(replace(case, n=16), compiled=False)[name]()
-    call = functions(case, compiled=False)[name]
+    PLAIN[kind](replace(case, n=16))[name]()
+    call = PLAIN[kind](case)[name]
     start, ballast = _peak_of_process(), []
     while _peak_of_process() == start:  # fill what was freed since the peak, or the call would
         ballast.append(torch.ones(2**14))

@@ -1,6 +1,6 @@
 """The data file that chapters draw from: per device and section, with the facts of its making.
 
-    {"cpu": {"growth": ..., "functions": ..., "layers": ...}, "cuda": ..., "cuda bfloat16": ...}
+    {"cpu": {"growth": ..., "longest": ..., "functions": ..., "layers": ...}, "cuda": ..., ...}
 
 A section is null until it was measured. Each carries its own machine, versions and date, since
 sections can be made anew one by one.
@@ -24,7 +24,7 @@ BOOK = ROOT / "book" / "data" / "benchmark.json"  # the full setting writes here
 ELSEWHERE = ROOT / "_build" / "benchmark.json"  # and all others here: the book stays as it is
 PLACES = {"cpu": ("cpu", "float32"), "cuda": ("cuda", "float32")}
 PLACES["cuda bfloat16"] = ("cuda", "bfloat16")
-SECTIONS = ("growth", "functions", "layers")
+SECTIONS = ("growth", "longest", "functions", "layers")
 
 Section = Mapping[str, object]
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.measure import (
+    PLAIN,
     Effort,
     allocated_bytes,
     interleaved,
@@ -20,7 +21,7 @@ from benchmarks.measure import (
     slope,
     spread,
 )
-from benchmarks.rivals import BARE, KINDS, Case, assert_same, flops, functions
+from benchmarks.rivals import BARE, KINDS, Case, assert_same, flops
 
 PRODUCT = "matrix product"
 START = {"milliseconds": 512, "peak_bytes": 1024, "process_bytes": 1024}  # fixed costs before
@@ -34,6 +35,7 @@ class Setting:
     lengths: tuple[int, ...]  # of which time is measured
     longer: tuple[int, ...]  # the same and more, of which bytes are measured
     fresh: tuple[int, ...]  # of which a fresh process is weighed
+    longest: int  # of a layer alone
     grids: Mapping[str, Mapping[str, Sequence[Any]]]
 
 
@@ -43,6 +45,7 @@ SHORT = Setting(
     lengths=(128, 256, 512, 1024),
     longer=(128, 256, 512, 1024, 2048, 4096),
     fresh=(4096,),
+    longest=4096,
     grids={
         "functions": {"batch": (1,), "d_head": (64,), "n": (512, 1024), **BOTH},
         "layers": {"d_head": (8, 64), "n": (16, 128, 512), **BOTH},
@@ -53,6 +56,7 @@ FULL = Setting(
     lengths=(128, 256, 512, 1024, 2048, 4096),
     longer=(128, 256, 512, 1024, 2048, 4096, 8192, 16384),
     fresh=(1024, 4096, 16384),
+    longest=32768,
     grids={
         "functions": {"batch": (1, 8), "d_head": (32, 64), "n": (512, 1024, 2048, 4096), **BOTH},
         "layers": {"d_head": (8, 64), "n": (16, 128, 512, 1024, 2048, 4096), **BOTH},
@@ -138,22 +142,36 @@ def growth(setting: Setting, base: Case) -> dict[str, dict[str, Any]]:
     return {**columns, **slopes}
 
 
+def longest(setting: Setting, base: Case) -> dict[str, Any]:
+    """The bytes of one layer with blocks, forward and backward, beside those of the formula."""
+    torch.set_num_threads(1)
+    case = replace(base, n=setting.longest, training=True, causal=True)
+    name = "MultiHeadAttention, blocked"
+    fresh = process_bytes("layers", case, name) if case.device == "cpu" else None
+    return {
+        **asdict(case),
+        "peak_bytes": allocated_bytes(KINDS["layers"](case)[name], case.device),
+        "process_bytes": fresh,
+        "bytes_of_scores_and_weights": 2 * case.matrix_bytes,
+    }
+
+
 def time_of(case: Case, effort: Effort) -> dict[str, float]:
-    calls = functions(case, compiled=False)
+    calls = PLAIN["functions"](case)
     assert_same(calls)
     times = interleaved(calls, effort, device=case.device)
     return {name: milliseconds(values) for name, values in times.items()}
 
 
 def bytes_of(case: Case) -> dict[str, int]:
-    calls = functions(case, compiled=False)
+    calls = PLAIN["functions"](case)
     return {name: allocated_bytes(call, case.device) for name, call in calls.items()}
 
 
 def process_bytes_of(case: Case) -> dict[str, int]:
     if case.device != "cpu":
         return {}
-    return {name: process_bytes(case, name) for name in functions(case, compiled=False)}
+    return {name: process_bytes("functions", case, name) for name in PLAIN["functions"](case)}
 
 
 def by_rival(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float | None]]:

@@ -162,7 +162,7 @@ def test_the_slope_of_a_power_is_its_exponent():
 
 def test_a_fresh_process_grows_by_what_the_formula_makes():
     case = replace(TINY, n=1021)
-    grown = measure.process_bytes(case, "attention")
+    grown = measure.process_bytes("functions", case, "attention")
     assert 2 * case.matrix_bytes < grown < 3 * case.matrix_bytes
 
 
@@ -185,6 +185,7 @@ def run(monkeypatch, tmp_path):
         effort=QUICK,
         lengths=(7,),
         longer=(7, 11),
+        longest=1021,
         grids={"functions": grid, "layers": grid},
     )
     monkeypatch.setattr(command, "SHORT", small)
@@ -205,6 +206,15 @@ def test_a_run_leaves_a_place_for_what_it_did_not_measure(run):
     (row,) = written["cpu"]["layers"]["rows"]
     assert row["peak_bytes"].keys() == row["milliseconds"].keys()
     assert "MultiHeadAttention / nn.MultiheadAttention" in row["ratios"]
+
+
+def test_a_long_layer_with_blocks_holds_a_part_of_what_the_formula_would(run, capsys):
+    found = run("--only", "longest")["cpu"]["longest"]
+    assert found["bytes_of_scores_and_weights"] == 2 * 4 * found["num_heads"] * 1021**2
+    own = 3 * 4 * 1021 * found["num_heads"] * found["d_head"]  # query, key and value at least
+    for bytes_held in (found["peak_bytes"], found["process_bytes"]):
+        assert own < bytes_held < found["bytes_of_scores_and_weights"] / 2
+    assert "n 1021, forward and backward:" in capsys.readouterr().out
 
 
 def test_a_finished_section_survives_the_interruption_of_the_next(run, monkeypatch):
