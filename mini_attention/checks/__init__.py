@@ -5,8 +5,15 @@ is wrong is compared with those of the programs in `mini_attention.mistakes`: th
 answers the same makes the same mistake.
 """
 
-from .engine import CheckFailed, Report
+from .case import CheckFailed, Report
 from .function import check_attention
 from .layer import check_multi_head
+from .single import check_single_head
 
-__all__ = ["CheckFailed", "Report", "check_attention", "check_multi_head"]
+__all__ = [
+    "CheckFailed",
+    "Report",
+    "check_attention",
+    "check_multi_head",
+    "check_single_head",
+]

@@ -13,22 +13,27 @@ from torch import Tensor
 from ..functional import attention
 from ..mistakes import MISTAKES
 from ..mistakes.formula import Formula
-from .engine import Names, Program, Report, Subject, all_masked, check, fork_rng, output_of
+from .answer import fork_rng
+from .case import CheckFailed, Names, Program, Report, Subject, all_masked, output_of
+from .engine import check
 from .function_cases import cases_of_functions
-from .signature import REQUIRED, Parameters, in_order, mask_among, parameters
+from .signature import REQUIRED, Parameters, in_order, mask_among, name_of, parameters
 
 OPTIONS = {"bias", "scale", "dropout_p"}
 # The mistakes that are told by the functions' output, and the classes that make them.
 NAMES = [name for name, mistake in MISTAKES.items() if "attention" in mistake.programs]
 
 
-def check_attention(function: Callable[..., Any], *, only: Sequence[str] | None = None) -> Report:
+def check_attention(
+    function: Callable[..., Any], *, only: Sequence[str] | None = None, seed: int = 0
+) -> Report:
     """Check a function of your own that computes attention.
 
         function  takes query ... i d, key ... j d, value ... j e, and, where it has parameters
                   for them, a mask (True where query i may attend to key j), bias, scale and
                   dropout_p; returns the output ... i e, or a tuple that begins with it
         only      the mechanisms to check, by their names in the report; all unless given
+        seed      another seed asks with other numbers
 
     Another signature needs an adapter of a line:
     `check_attention(lambda query, key, value, mask: mine(query, key, value, hide=~mask))`.
@@ -51,14 +56,16 @@ def check_attention(function: Callable[..., Any], *, only: Sequence[str] | None 
     program, axes = _program(function, given or [], None if mask is None else mask.name)
     if axes != 1:
         takes.add("heads")  # else items and heads have no axes of their own
-    cases = list(cases_of_functions())
+    cases = list(cases_of_functions(seed))
     if mask is not None and mask.default is REQUIRED:
         cases = all_masked(cases)
     wrong: dict[Names, Program] = {
         (name,): Program(MISTAKES[name].programs["attention"]) for name in NAMES
     }
     usual = next(case for case in cases if case.mechanism == "leading axes")
-    subject = Subject(program, takes, Program(attention), wrong, pairs_of_formulas, usual)
+    subject = Subject(
+        program, takes, Program(attention), wrong, pairs_of_formulas, usual, name=name_of(function)
+    )
     return check(subject, cases, only)
 
 
@@ -90,6 +97,8 @@ def _program(
         try:
             with fork_rng():
                 plain(query, query, query, square.bool() if needs_mask else None)
+        except CheckFailed:
+            raise
         except Exception:  # whatever a reader's function raises
             return False
         return True

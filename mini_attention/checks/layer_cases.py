@@ -7,24 +7,26 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..heads import MultiHeadAttention
+from ..heads import MultiHeadAttention, SingleHeadAttention
 from ..masks import causal_mask, padding_mask
-from .engine import Case
+from .case import Case
 
 
-def cases_of_layers(like: MultiHeadAttention) -> Iterator[Case]:
-    draw = _Draw(like)
+def cases_of_layers(like: MultiHeadAttention, seed: int = 0) -> Iterator[Case]:
+    draw = Draw(like, like.num_heads, seed)
     for cases in (_few_tokens, _whole_sequences, _masks, _emptiness, _numbers):
         yield from cases(draw)
 
 
-class _Draw:
+class Draw:
     """Inputs for a layer of any size, in halves between -2 and 2."""
 
-    def __init__(self, like: MultiHeadAttention) -> None:
-        self.generator = torch.Generator().manual_seed(0)
+    def __init__(
+        self, like: SingleHeadAttention | MultiHeadAttention, heads: int, seed: int
+    ) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
         self.sizes = [p.in_features for p in (like.q_proj, like.k_proj, like.v_proj)]
-        self.heads = like.num_heads
+        self.heads = heads
         self.several = self.tokens(2, self.heads + 2)  # no two axes are alike
 
     def sources(self, b: int, i: int, j: int) -> dict[str, Tensor]:
@@ -33,17 +35,19 @@ class _Draw:
         return dict(zip(("query", "key", "value"), found, strict=True))
 
     def tokens(self, b: int, n: int) -> dict[str, Tensor]:
-        """One sequence for all three, where they have as many features."""
+        """One sequence for all three, or for keys and values, where they have as many features."""
         given = self.sources(b, n, n)
-        return dict.fromkeys(given, given["query"]) if len(set(self.sizes)) == 1 else given
+        if len(set(self.sizes)) == 1:
+            return dict.fromkeys(given, given["query"])
+        return given | {"value": given["key"]} if self.sizes[1] == self.sizes[2] else given
 
 
-def _few_tokens(draw: _Draw) -> Iterator[Case]:
+def _few_tokens(draw: Draw) -> Iterator[Case]:
     yield Case(
         "evaluation",
         "In evaluation the same input gives the same output: dropout does not act.",
         draw.tokens(1, 1),
-        read=torch.zeros_like,
+        read=lambda output: output.new_zeros(()),
         again=True,
         means="dropout in evaluation",
     )
@@ -67,7 +71,7 @@ def _few_tokens(draw: _Draw) -> Iterator[Case]:
     )
 
 
-def _whole_sequences(draw: _Draw) -> Iterator[Case]:
+def _whole_sequences(draw: Draw) -> Iterator[Case]:
     yield Case(
         "tokens and heads",
         "Tokens attend to tokens, within their item and within each head.",
@@ -87,7 +91,7 @@ def _whole_sequences(draw: _Draw) -> Iterator[Case]:
     )
 
 
-def _masks(draw: _Draw) -> Iterator[Case]:
+def _masks(draw: Draw) -> Iterator[Case]:
     heads = draw.heads
     yield Case(
         "mask",
@@ -105,7 +109,7 @@ def _masks(draw: _Draw) -> Iterator[Case]:
         )
 
 
-def _emptiness(draw: _Draw) -> Iterator[Case]:
+def _emptiness(draw: Draw) -> Iterator[Case]:
     nothing = causal_mask(3) & (torch.arange(3) != 1)[:, None]
     yield Case(
         "empty rows",
@@ -122,12 +126,13 @@ def _emptiness(draw: _Draw) -> Iterator[Case]:
     )
 
 
-def _numbers(draw: _Draw) -> Iterator[Case]:
+def _numbers(draw: Draw) -> Iterator[Case]:
     wide = {name: tensor.double() for name, tensor in draw.several.items()}
     yield Case(
         "dtypes",
         "A layer in float64 computes in float64.",
         wide,
+        strict=True,
     )
     yield Case(
         "large scores",

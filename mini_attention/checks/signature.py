@@ -35,3 +35,9 @@ def in_order(given: Parameters, sequences: Sequence[Sequenced]) -> Sequence[Sequ
     if sorted(letters) != ["k", "q", "v"]:
         return sequences
     return [sequences["qkv".index(letter)] for letter in letters]
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What a message calls it: its name, or the class of a module."""
+    name = getattr(function, "__name__", type(function).__name__)
+    return "your function" if name == "<lambda>" else name

@@ -129,12 +129,23 @@ class NoScale(Formula):
 class ScaledByModelWidth(Formula):
     """The scores are divided by the square root of d_model, not of the features of one head.
 
-    With one head all is right; with more the weights are too flat.
+    Right where one head has all the features; else the weights are too flat.
     """
 
     def scale(self, given: Prepared) -> float:
         heads = given.query.shape[-3] if given.query.ndim > 3 else 1
         return given.scale / math.sqrt(max(heads, 1))
+
+
+@mistake("scale", *OUTPUTS)
+class ScaledByValueWidth(Formula):
+    """The scores are divided by the square root of e, the features of a value.
+
+    Right as long as queries, keys and values have as many features.
+    """
+
+    def scale(self, given: Prepared) -> float:
+        return 1 / math.sqrt(max(given.value.shape[-1], 1))
 
 
 @mistake("scale", *FORMULA)

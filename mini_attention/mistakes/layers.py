@@ -185,6 +185,32 @@ class KeysByQueryProjection(Layer):
 
 
 @mistake("sources", LAYER)
+class ValuesByKeyProjection(Layer):
+    """The values are projected with the matrix of the keys.
+
+    Nothing has a wrong shape where keys and values are alike in size; v_proj never learns.
+    """
+
+    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        same = self.k_proj.in_features == self.v_proj.in_features
+        return self.q_proj(query), self.k_proj(key), (self.k_proj if same else self.v_proj)(value)
+
+
+@mistake("sources", LAYER)
+class ProjectionsSwapped(Layer):
+    """The queries are projected with the matrix of the keys, and the keys with that of the queries.
+
+    A fresh layer learns all the same; parameters copied from elsewhere give another output.
+    """
+
+    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q_proj, k_proj = self.q_proj, self.k_proj
+        if q_proj.in_features == k_proj.in_features:
+            q_proj, k_proj = k_proj, q_proj
+        return q_proj(query), k_proj(key), self.v_proj(value)
+
+
+@mistake("sources", LAYER)
 class ValuesFromKeys(Layer):
     """The values are projected from the keys' input, whatever is given as value.
 
@@ -193,7 +219,7 @@ class ValuesFromKeys(Layer):
 
     def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         same = key.shape == value.shape
-        return super().project(query, key, key if same else value)
+        return self.q_proj(query), self.k_proj(key), self.v_proj(key if same else value)
 
 
 @mistake("sources", LAYER)
@@ -206,7 +232,20 @@ class KeysFromQuery(Layer):
     def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if query.shape == key.shape == value.shape:
             key = value = query
-        return super().project(query, key, value)
+        return self.q_proj(query), self.k_proj(key), self.v_proj(value)
+
+
+@mistake("sources", LAYER)
+class TheOtherAsks(Layer):
+    """The queries are made from the other sequence, and keys and values from the first.
+
+    All is right in self-attention. In cross-attention there is an output for each key.
+    """
+
+    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self.q_proj.in_features == self.k_proj.in_features == self.v_proj.in_features:
+            query, key, value = key, query, query
+        return self.q_proj(query), self.k_proj(key), self.v_proj(value)
 
 
 @mistake("sources", LAYER)
