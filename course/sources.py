@@ -211,8 +211,16 @@ def student_notebook(source: NotebookNode, address: str = "") -> NotebookNode:
 
 
 def student_text(text: str) -> str:
-    """A cell's text without hidden tests, and with stubs in the place of solutions."""
-    return _replaced(_replaced(text, SOLUTION, _stub), HIDDEN, lambda indent, body: [])
+    return without_hidden_tests(without_solutions(text))
+
+
+def without_solutions(text: str) -> str:
+    """With an error in their place in a function, and `name = ...` for each name outside."""
+    return _replaced(text, SOLUTION, _stub)
+
+
+def without_hidden_tests(text: str) -> str:
+    return _replaced(text, HIDDEN, lambda indent, body: [])
 
 
 def _replaced(text: str, kind: str, stub: Callable[[str, Sequence[str]], list[str]]) -> str:
@@ -232,7 +240,6 @@ def _replaced(text: str, kind: str, stub: Callable[[str, Sequence[str]], list[st
 
 
 def _stub(indent: str, body: Sequence[str]) -> list[str]:
-    """What stands for a solution: an error in a function, `name = ...` for each name outside."""
     return [indent + STUB] if indent else _placeholders("\n".join(body))
 
 

@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from PIL import Image
 
+from tests.course import small
 from tools import notebooks, rules
 from tools.notebooks import main
 
@@ -361,12 +362,109 @@ def test_each_fault_of_the_file_is_named(tmp_path, old, new, message):
     assert any(message in problem for problem in rules.problems(path))
 
 
+# Sources of assignments
+
+
+def source(*replaced):
+    """The smallest one without a fault, with other cells in the place of those with the same id."""
+    return [dict(cell) for cell in small.notebook(*replaced).cells]
+
+
+def told(name, old, new):
+    (cell,) = (cell for cell in small.cells() if cell.id == name)
+    assert old in cell.source
+    return source(small.text(name, cell.source.replace(old, new)))
+
+
+SOURCE_FAULTS = {
+    "to nbgrader": (source(small.graded("double", "1", points=0)), "points above 0; got 0"),
+    "a link": (
+        told("ask-guess", "##", "[Chapter 1](../01_words.ipynb)\n\n##"),
+        "which no student has beside it",
+    ),
+    "another title": (told("title", "Assignment 1", "Part 1"), "a title like `# Assignment 1 · "),
+    "no plan": (told("title", "about 60 minutes", "an hour"), "needs a line `*20 points · about"),
+    "other points": (told("title", "10 p", "20 p"), "says 20 points, but its graded cells have 10"),
+    "too few": (told("title", "60", "40"), "says 40 minutes, where its questions take 50"),
+    "few minutes": (told("title", "60", "50"), "up to 15 more for reading, and 60 to 120 in all"),
+    "many minutes": (told("title", "60", "66"), "says 66 minutes, where its questions take 50"),
+    "a long one": (
+        told("ask-guess", "30 min", "120 min"),
+        "says 60 minutes, where its questions take 140",
+    ),
+    "a question without points": (
+        told("ask-double", " (6 points, 20 min, easy)", ""),
+        "needs an end like `(4 points, 15 min, medium)` in its heading “1 · Write it”",
+    ),
+    "a question's points": (
+        told("ask-double", "(6", "(5"),
+        "says 5 points in “1 · Write it (5 points, 20 min, easy)”, where the graded cells have 6",
+    ),
+    "too long": (
+        source(
+            small.text("title", small.TITLE.replace("60", "121")),
+            small.text("ask-guess", "## 2 · Predict it (4 points, 100 min, hard)"),
+        ),
+        "says 121 minutes, where its questions take 120",
+    ),
+    "words": (told("title", "·", "· " + "word " * 2501), "words (at most 2,500)"),
+}
+
+
+def assignment(folder, cells):
+    (folder / "assignments").mkdir(exist_ok=True)
+    return write(folder, cells, "assignments/a1_double.ipynb")
+
+
+def test_a_source_without_fault_passes(tmp_path):
+    assert rules.problems(assignment(tmp_path, source())) == []
+
+
+@pytest.mark.parametrize(("cells", "message"), SOURCE_FAULTS.values(), ids=SOURCE_FAULTS)
+def test_each_fault_of_a_source_is_named(tmp_path, cells, message):
+    assert any(message in problem for problem in rules.problems(assignment(tmp_path, cells)))
+
+
+def test_a_chapter_says_nothing_to_nbgrader(tmp_path):
+    found = problems(tmp_path, with_code("1", nbgrader=small.says("double")))
+    assert any("metadata beside tags and captions: nbgrader" in problem for problem in found)
+
+
+def test_refresh_keeps_what_nbgrader_is_told_and_names_its_cells(tmp_path):
+    cells = source()
+    for cell in cells:
+        cell["id"] = UNNAMED
+    path = tmp_path / "a1_double.ipynb"
+    path.write_text(write(tmp_path, cells, "old.ipynb", finish=False).read_text())
+    assert main(["refresh", str(path)]) == 0
+    stored = nbformat.read(path, as_version=4).cells
+    assert [cell.metadata for cell in stored] == [cell["metadata"] for cell in cells]
+    assert [cell.id for cell in stored if cell.metadata] == [
+        "write-double",
+        "double",
+        "guess",
+        "guessed",
+    ]
+
+
+def test_students_notebooks_are_left_alone():
+    parents = {path.parent.name for path in notebooks.all_notebooks()}
+    assert "book" in parents
+    assert "student" not in parents
+
+
+def test_report_gives_the_minutes_that_an_assignment_tells(tmp_path, capsys):
+    main(["report", str(assignment(tmp_path, source()))])
+    assert capsys.readouterr().out.split()[-1] == "60"
+
+
 def test_every_rule_has_been_seen_red(tmp_path):
     """Whoever adds a rule adds a fault that it finds."""
     faults = [cells for cells, _ in (CODE_FAULTS | FIGURE_FAULTS | SHAPE_FAULTS).values()]
     faults += [with_text(source) for source, _ in TEXT_FAULTS.values()]
     bibliography(tmp_path)
     pages = [rules.Page(write(tmp_path, cells)) for cells in faults]
+    pages += [rules.Page(assignment(tmp_path, cells)) for cells, _ in SOURCE_FAULTS.values()]
     seen = {rule.__name__ for rule in rules.RULES if any(any(rule(page)) for page in pages)}
     of_the_file = {"stored_form", "cell_ids", "run_in_order"}
     assert seen | of_the_file == {rule.__name__ for rule in rules.RULES}

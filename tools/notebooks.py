@@ -4,9 +4,10 @@
     python -m tools.notebooks check [PATH ...]      the rules of tools/rules.py
     python -m tools.notebooks report [PATH ...]     words, code cells, figures, minutes
 
-Without a path, all notebooks of the book. A refresh is reproducible: the second one in a row
-changes no byte. It writes a notebook only when every cell did what it should, so that a failure
-never costs a stored output.
+Without a path, all notebooks of the book, less those that `python -m course student` makes from the
+sources of the assignments. A refresh is reproducible: the second one in a row changes no byte. It
+writes a notebook only when every cell did what it should, so that a failure never costs a stored
+output.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
 
+from course import sources
 from tools import rules
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +32,7 @@ TIMEOUT = 300  # seconds a cell may take; a chapter's slowest needs a few
 # A kernel warns, each time, that others on this machine could listen.
 QUIET = ["--IPKernelApp.log_level=ERROR"]
 
+KEPT = ("tags", "mystnb", "nbgrader")  # of a cell's metadata
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # The id that Jupyter gives a cell when nobody does: it says nothing and differs in every run.
 RANDOM_ID = re.compile(r"[0-9a-f]{8}([0-9a-f-]{24,28})?")
@@ -42,7 +45,8 @@ class RefreshError(Exception):
 
 def all_notebooks() -> list[Path]:
     found = (ROOT / "book").rglob("*.ipynb")
-    return sorted(path for path in found if ".ipynb_checkpoints" not in path.parts)
+    made = {".ipynb_checkpoints", sources.STUDENT}
+    return sorted(path for path in found if made.isdisjoint(path.relative_to(ROOT).parts))
 
 
 def shown(path: Path) -> str:
@@ -89,8 +93,10 @@ def prepare(notebook: NotebookNode) -> None:
 
 
 def stored_metadata(cell: NotebookNode) -> dict[str, Any]:
-    """Tags and captions stay, a solution is folded, everything else is an editor's private note."""
-    kept = {key: cell.metadata[key] for key in ("tags", "mystnb") if cell.metadata.get(key)}
+    """Tags, captions and what nbgrader is told stay, a solution is folded, everything else is an
+    editor's private note.
+    """
+    kept = {key: cell.metadata[key] for key in KEPT if cell.metadata.get(key)}
     if "solution" in kept.get("tags", []):
         kept["tags"] = ["solution", "hide-cell"] + [
             tag for tag in kept["tags"] if tag not in ("solution", "hide-cell")
@@ -119,7 +125,8 @@ def name_cells(notebook: NotebookNode) -> None:
             continue
         solution = re.match(r"# @title Solution (\d+)", cell.source)
         figure = cell.metadata.get("mystnb", {}).get("figure", {}).get("name")
-        stem = figure or (f"solution-{solution[1]}" if solution else heading)
+        graded = sources.said(cell).get("grade_id", "").replace("_", "-")
+        stem = figure or graded or (f"solution-{solution[1]}" if solution else heading)
         if not ID.fullmatch(stem):
             stem = "cell"
         name, count = stem, 1
@@ -234,8 +241,9 @@ def run_report(paths: Sequence[Path]) -> int:
     """The main line of each notebook, that is without exercises and solutions."""
     print(f"{'notebook':40} {'words':>6} {'cells':>6} {'figures':>8} {'minutes':>8}")
     for path in paths:
-        size = rules.main_line(rules.Page(path).notebook)
-        print(f"{path.name:40} {size.words:6,} {size.cells:6} {size.figures:8} {size.minutes:8.0f}")
+        page = rules.Page(path)
+        size, minutes = rules.main_line(page.notebook), rules.minutes(page)
+        print(f"{path.name:40} {size.words:6,} {size.cells:6} {size.figures:8} {minutes:8.0f}")
     return 0
 
 

@@ -23,6 +23,8 @@ from nbformat.validator import iter_validate
 from PIL import Image
 from pybtex.database import parse_file
 
+from course import sources
+
 # The form in which notebooks are stored
 
 NOTEBOOK_METADATA = {
@@ -78,6 +80,8 @@ class Size:
 CHAPTER_BUDGET = Size(words=2500, cells=25, figures=4)
 SIBLING_BUDGET = Size(words=1500, cells=15, figures=3)
 MAX_MINUTES = 45
+ASSIGNMENT_BUDGET = Size(words=2500, cells=40, figures=3)
+ASSIGNMENT_MINUTES = (60, 120)  # of work, as its questions tell
 
 
 class Page:
@@ -111,6 +115,10 @@ class Page:
     @property
     def is_sibling(self) -> bool:
         return re.match(r"\d\d[a-z]_", self.path.name) is not None
+
+    @property
+    def is_assignment(self) -> bool:
+        return self.path.parent.name == sources.SOURCES.name
 
 
 # Small helpers
@@ -253,6 +261,8 @@ def cell_metadata(page: Page) -> Iterator[str]:
     for where, cell in page.named:
         solution = "solution" in tags(cell)
         allowed = {"tags", "mystnb"} if cell.cell_type == "code" else {"tags"}
+        if page.is_assignment:
+            allowed.add("nbgrader")
         extra = set(cell.metadata) - allowed - (set(FOLDED) if solution else set())
         if extra:
             yield f"{where} has metadata beside tags and captions: {', '.join(sorted(extra))}"
@@ -483,6 +493,9 @@ def links(page: Page) -> Iterator[str]:
         for label, target in re.findall(r"\[([^\]]+)\]\(<?([^)\s>]+)>?\)", text):
             if re.match(r"https?:|mailto:", target):
                 continue
+            if page.is_assignment:
+                yield f"{where} links to {target}, which no student has beside it: name the chapter"
+                continue
             name, _, anchor = target.partition("#")
             other = (page.path.parent / name) if name else page.path
             if not other.is_file():
@@ -526,8 +539,9 @@ def opening(page: Page) -> Iterator[str]:
         yield "does not begin with its title"
         return
     text = page.cells[0].source
-    number = re.match(r"0*(\d+[a-z]?)_", page.path.name)
-    title = rf"# {number[1]} · \w" if number else r"# \w"
+    number = re.match(r"(a?)0*(\d+[a-z]?)_", page.path.name)
+    kind = "Assignment " if page.is_assignment else ""
+    title = rf"# {kind}{number[2]} · \w" if number else r"# \w"
     if not re.match(title, text):
         yield f"needs a title like `{title.removesuffix(chr(92) + 'w')}Say it with a verb`"
     titles = [t for _, c in page.markdown for t in re.findall(r"^# .+$", prose(c.source), re.M)]
@@ -550,10 +564,12 @@ def budget(page: Page) -> Iterator[str]:
     size, limit = main_line(page.notebook), SIBLING_BUDGET
     if page.is_chapter:
         limit = CHAPTER_BUDGET
+    if page.is_assignment:
+        limit = ASSIGNMENT_BUDGET
     for what in ("words", "cells", "figures"):
         if getattr(size, what) > getattr(limit, what):
             yield f"has {getattr(size, what):,} {what} (at most {getattr(limit, what):,})"
-    if size.minutes > MAX_MINUTES:
+    if size.minutes > MAX_MINUTES and not page.is_assignment:
         yield f"takes {size.minutes:.0f} minutes (at most {MAX_MINUTES})"
 
 
@@ -620,6 +636,65 @@ def solutions(page: Page) -> Iterator[str]:
             yield f"{where} is a solution that asserts nothing"
 
 
+# Rules: assignments
+
+LEVEL = "(?:easy|medium|hard)(?: to (?:medium|hard))?"
+QUESTION = re.compile(rf"\(([\d.]+) points?, (\d+) min, {LEVEL}\)$")
+TOLD = re.compile(rf"^\*([\d.]+) points · about (\d+) minutes · {LEVEL} · needs .+\.\*$", re.M)
+
+
+def as_nbgrader_wants(page: Page) -> Iterator[str]:
+    if page.is_assignment:
+        yield from sources.faults(page.notebook)
+
+
+def points_as_told(page: Page) -> Iterator[str]:
+    """Readers are told the points that the metadata says, and what the questions add up to."""
+    if not page.is_assignment or any(as_nbgrader_wants(page)):
+        return
+    worth = worth_of_questions(page)
+    for heading, points in worth.items():
+        told = QUESTION.search(heading)
+        if told is None:
+            yield f"needs an end like `(4 points, 15 min, medium)` in its heading “{heading}”"
+        elif float(told[1]) != points:
+            yield f"says {told[1]} points in “{heading}”, where the graded cells have {points:g}"
+    told = TOLD.search(page.cells[0].source) if page.cells else None
+    if told is None:
+        yield (
+            "needs a line `*20 points · about 90 minutes · easy to hard · needs chapter 1.*` "
+            "in its first cell"
+        )
+        return
+    if float(told[1]) != sum(worth.values()):
+        yield f"says {told[1]} points, but its graded cells have {sum(worth.values()):g}"
+    needed = sum(int(found[2]) for heading in worth if (found := QUESTION.search(heading)))
+    least, most = ASSIGNMENT_MINUTES
+    if not least <= int(told[2]) <= most or not needed <= int(told[2]) <= needed + 15:
+        yield (
+            f"says {told[2]} minutes, where its questions take {needed}: up to 15 more for "
+            f"reading, and {least} to {most} in all"
+        )
+
+
+def worth_of_questions(page: Page) -> dict[str, float]:
+    """The points of the graded cells under each heading that has any."""
+    worth: dict[str, float] = {}
+    heading = "the start"
+    for _, cell in page.named:
+        if cell.cell_type == "markdown":
+            heading = [heading, *re.findall(r"^#+ +(.+)$", cell.source, re.MULTILINE)][-1]
+        elif sources.said(cell).get("grade"):
+            worth[heading] = worth.get(heading, 0) + (sources.said(cell).get("points") or 0)
+    return worth
+
+
+def minutes(page: Page) -> float:
+    """How long a notebook takes: an assignment says so itself, for its work is not in its size."""
+    told = TOLD.search(page.cells[0].source) if page.is_assignment and page.cells else None
+    return float(told[2]) if told else main_line(page.notebook).minutes
+
+
 RULES = [
     stored_form,
     cell_ids,
@@ -641,6 +716,8 @@ RULES = [
     ending,
     exercises,
     solutions,
+    as_nbgrader_wants,
+    points_as_told,
 ]
 
 

@@ -11,7 +11,10 @@ KERNEL = {
         "name": "python3",
     }
 }
-TITLE = "# Assignment 1 · Double a number\n\n*10 points · 60 minutes · easy to hard.*"
+TITLE = """\
+# Assignment 1 · Double a number
+
+*10 points · about 60 minutes · easy to hard · needs chapter 1.*"""
 SOLVED = '''\
 def double(x):
     """Twice `x`."""
@@ -61,8 +64,10 @@ def cells():
     return [
         text("title", TITLE),
         code("imports", "import torch"),
+        text("ask-double", "## 1 · Write it (6 points, 20 min, easy)"),
         solution("write-double", SOLVED),
         graded("double", TESTED, points=6),
+        text("ask-guess", "## 2 · Predict it (4 points, 30 min, hard)"),
         solution("guess", GUESSED),
         graded("guessed", CHECKED, points=4),
     ]

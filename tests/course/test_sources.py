@@ -1,5 +1,7 @@
 """A source is read without mercy, and its solutions stay at home."""
 
+import re
+
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -44,7 +46,7 @@ BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 FAULTS = {
     "a name twice": (
         changed(small.solution("guess", small.GUESSED), grade_id="double"),
-        "cell 4 (double) has the grade_id of another cell",
+        "cell 5 (double) has the grade_id of another cell",
     ),
     "no points": (without(graded_double(), "points"), "needs points above 0; got None"),
     "no worth": (changed(graded_double(), points=0), "needs points above 0; got 0"),
@@ -203,7 +205,8 @@ def test_students_can_not_delete_what_is_graded_nor_edit_it_by_accident():
     metas = [cell.metadata for cell in handed_out().cells]
     told = [(meta.get("deletable"), meta.get("editable")) for meta in metas]
     solved, tested = (False, None), (False, False)
-    assert told == [(None, None), (None, None), solved, tested, solved, tested]
+    text = (None, None)
+    assert told == [text, text, text, solved, tested, text, solved, tested]
 
 
 def test_a_students_notebook_is_valid_and_names_the_kernel_that_everyone_has():
@@ -215,7 +218,7 @@ def test_a_students_notebook_is_valid_and_names_the_kernel_that_everyone_has():
 def test_nbgrader_is_told_what_it_would_write_itself():
     """The digests are those of nbgrader 0.9.6 for these very cells: see tests/nbgrader."""
     digests = [sources.said(cell).get("checksum") for cell in handed_out().cells]
-    assert digests[2:4] == ["1d615d8c623c03669d30e7a26dbff93e", "1770f70c32ea9ed6cabcb5bff6638734"]
+    assert digests[3:5] == ["1d615d8c623c03669d30e7a26dbff93e", "1770f70c32ea9ed6cabcb5bff6638734"]
 
 
 ADDRESS = "https://example.org/a/course"
@@ -280,7 +283,7 @@ def test_one_bad_source_costs_the_others_nothing(tmp_path, capsys):
     small.write(tmp_path, small.notebook(), "a2_good.ipynb")
     assert sources.write_students(folder=tmp_path) == 1
     assert [path.name for path in (tmp_path / "student").iterdir()] == ["a2_good.ipynb"]
-    assert "a1_bad.ipynb: cell 3 (write-double) is locked" in capsys.readouterr().out
+    assert "a1_bad.ipynb: cell 4 (write-double) is locked" in capsys.readouterr().out
 
 
 def test_a_student_notebook_of_no_source_is_told(tmp_path, capsys):
@@ -325,7 +328,7 @@ def test_a_students_notebook_begins_with_every_part_failing_in_a_friendly_way(pa
         if sources.said(cell).get("grade"):
             ((name, message),) = errors
             assert name in ("CheckFailed", "NotImplementedError"), (cell.id, message)
-            assert "not written yet" in message.lower(), (cell.id, message)
+            assert re.search("not written yet|write this", message, re.I), (cell.id, message)
         else:
             assert {name for name, _ in errors} <= {"NotImplementedError"}, (cell.id, errors)
 
