@@ -9,8 +9,8 @@ INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help book test lint format refresh report lab clean
-.PHONY: unit package mutation mistakes frameworks processors bench
+.PHONY: help book test lint format refresh report student lab clean
+.PHONY: unit package mutation mistakes frameworks nbgrader processors bench
 
 help:
 	@echo "make book      build the book and say where to open it"
@@ -18,6 +18,7 @@ help:
 	@echo "make lab       work on the notebooks in JupyterLab"
 	@echo "make refresh   run all notebooks and store what they print"
 	@echo "make report    words, code cells, figures and minutes of each notebook"
+	@echo "make student   make the notebooks that students get from the assignments' sources"
 	@echo "make unit      the quick tests of the package, in a minute"
 	@echo "make lint      style and types only, in seconds"
 	@echo "make format    mend the style"
@@ -27,6 +28,7 @@ help:
 	@echo "make mutation    how many small changes to the package the tests notice"
 	@echo "make mistakes    whether tests and notebooks notice mistakes that people make"
 	@echo "make frameworks  compare with JAX and Keras, in an environment of their own"
+	@echo "make nbgrader    release, grade and export every assignment with nbgrader itself"
 	@echo "make processors  tests and notebooks as on older processors, with one thread and two"
 	@echo "make package     the tests of the package alone, with whichever torch is in .venv"
 	@echo
@@ -59,6 +61,9 @@ mistakes: $(READY)
 frameworks: .venv-frameworks/.ready
 	@OMP_NUM_THREADS=1 .venv-frameworks/bin/python -m pytest -q tests/frameworks
 
+nbgrader: .venv-nbgrader/.ready
+	@OMP_NUM_THREADS=1 .venv-nbgrader/bin/python -m pytest -q tests/nbgrader
+
 bench: .venv/.ready-bench
 	@$(BIN)/python -m benchmarks $(if $(FULL),--full) $(if $(THREADS),--threads $(THREADS))
 	@$(BIN)/python -m benchmarks.imports
@@ -71,6 +76,9 @@ refresh: $(READY)
 
 report: $(READY)
 	@$(BIN)/python -m tools.notebooks report
+
+student: $(READY)
+	@$(BIN)/python -m course student
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -114,4 +122,11 @@ $(READY): requirements.txt tools/constraints.txt pyproject.toml
 	@echo "Installing the other frameworks into .venv-frameworks: a few minutes, once ..."
 	@.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check $(INDEX) \
 		-r tools/frameworks.txt
+	@touch $@
+
+.venv-nbgrader/.ready: $(READY) tools/course.txt
+	@[ -x .venv-nbgrader/bin/python ] || $(BIN)/python -m venv .venv-nbgrader
+	@echo "Installing nbgrader into .venv-nbgrader: a few minutes, once ..."
+	@.venv-nbgrader/bin/python -m pip install --quiet --disable-pip-version-check $(INDEX) \
+		-r tools/course.txt
 	@touch $@

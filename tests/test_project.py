@@ -325,9 +325,12 @@ def test_the_weekly_workflow_asks_make_for_what_make_has():
         assert f'@echo "make {target} ' in makefile
 
 
-def test_plain_pytest_leaves_out_the_tests_that_need_other_frameworks(pytestconfig):
-    assert (ROOT / "tests" / "frameworks").is_dir()
-    assert "frameworks" in pytestconfig.getini("norecursedirs")
+@pytest.mark.parametrize("folder", ["tests/frameworks", "tests/nbgrader"])
+def test_plain_pytest_leaves_out_the_tests_that_need_an_environment_of_their_own(
+    pytestconfig, folder
+):
+    assert (ROOT / folder).is_dir()
+    assert folder in pytestconfig.getini("norecursedirs")
 
 
 # The mutation tester
