@@ -13,7 +13,8 @@ from tools import notebooks, rules
 ROOT = notebooks.ROOT
 BOOK = ROOT / "book"
 NOTEBOOKS = notebooks.all_notebooks()
-PAGES = sorted(BOOK.glob("*.md"))
+SOURCES = [path for path in NOTEBOOKS if path.parent.name == "assignments"]
+PAGES = sorted([*BOOK.glob("*.md"), *(BOOK / "assignments").glob("*.md")])
 
 
 def in_contents():
@@ -28,7 +29,8 @@ def test_a_notebook_keeps_the_rules(path):
 
 
 def test_the_contents_list_every_page_once():
-    pages = [str(path.relative_to(ROOT).with_suffix("")) for path in [*NOTEBOOKS, *PAGES]]
+    shown = {*NOTEBOOKS, *PAGES} - {*SOURCES}  # those hold the solutions
+    pages = [str(path.relative_to(ROOT).with_suffix("")) for path in shown]
     assert sorted(in_contents()) == sorted(pages)
 
 
@@ -46,6 +48,17 @@ def test_the_opening_page_tells_the_minutes_that_each_chapter_tells():
     for name, minutes in rows:
         _, first = next(iter(rules.Page(BOOK / name).markdown))
         assert f"*About {minutes} minutes" in first.source, name
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_the_page_of_assignments_tells_what_each_notebook_tells_and_offers_it(path):
+    first = rules.Page(path).cells[0].source
+    title = re.match(r"# Assignment (.+)\n", first)[1]
+    told = rules.TOLD.search(first)[0].rpartition(" · ")[0]
+    text = (BOOK / "assignments" / "index.md").read_text("utf-8")
+    section = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## )", text, re.M | re.S)[1]
+    assert section.strip().startswith(told)
+    assert f"`{path.name} <student/{path.name}>`" in section
 
 
 def test_figures_have_names_that_no_other_page_has():
