@@ -44,7 +44,8 @@ UNSEEN_IN_LAYERS = {
     "given scale ignored", "bias scaled", "bias forgotten beside mask", "bias detached",
     "dropout on scores", "dropout on output", "dropout not scaled up", "query scaled in place",
     "bias forgotten", "dropout never acts", "copied in another order", "copied transposed",
-    "shown after dropout", "shown as average", "shown without mask", "scaled by value width", *NOTED,
+    "shown after dropout", "shown as average", "shown without mask",
+    "scaled by value width", *NOTED,
 }  # fmt: skip
 # A layer mixes its heads, and with them the NaN that would tell these two apart.
 ALIKE = {"exponentials without maximum", "one maximum for all"}

@@ -8,12 +8,14 @@ answers the same makes the same mistake.
 from .case import CheckFailed, Report
 from .function import check_attention
 from .layer import check_multi_head
+from .mask import check_mask
 from .single import check_single_head
 
 __all__ = [
     "CheckFailed",
     "Report",
     "check_attention",
+    "check_mask",
     "check_multi_head",
     "check_single_head",
 ]

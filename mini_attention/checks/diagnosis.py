@@ -28,7 +28,7 @@ def failure(
         lines.append(f"{' = '.join(names)} = {_shown(x)}")
     lines += ["", *_difference(expected, got), "", *_diagnosis(subject, case, got, put)]
     first = wrapped(f"CheckFailed: {lines[0]}").removeprefix("CheckFailed: ")  # as it is shown
-    return "\n".join([first, *map(wrapped, lines[1:])])
+    return "\n".join([first, *map(wrapped, lines[1:])]).rstrip()
 
 
 def _difference(expected: dict[str, Tensor], got: Answer) -> list[str]:

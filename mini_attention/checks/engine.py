@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .answer import answer, expected_of, same
-from .case import Case, CheckFailed, Report, Subject
+from .case import Case, CheckFailed, Report, Subject, Unfit
 from .diagnosis import failure, is_not_written, unwritten
 
 
@@ -23,7 +23,7 @@ def check(subject: Subject, cases: Sequence[Case], only: Sequence[str] | None) -
             continue
         if not case.note:
             assert isinstance(expected, dict), expected
-            cause = got if isinstance(got, Exception) else None
+            cause = got if isinstance(got, Exception) and not isinstance(got, Unfit) else None
             if is_not_written(cause):
                 raise CheckFailed(unwritten(subject.name, case, case is put[0])) from cause
             raise CheckFailed(failure(subject, case, expected, got, put)) from cause

@@ -49,6 +49,17 @@ def causal_one_ahead(
     return window_mask(i, j, before=None, after=1, align=align, device=device)
 
 
+@mistake("axis", "causal_mask")
+def causal_transposed(
+    i: int, j: int | None = None, *, align: Align = "end", device: Device = None
+) -> Tensor:
+    """Rows and columns are exchanged: a token sees itself and what comes after it.
+
+    The first token sees all, and the last one itself alone.
+    """
+    return window_mask(i, j, before=0, after=None, align=align, device=device)
+
+
 @mistake("sense", "causal_mask")
 def causal_reversed(
     i: int, j: int | None = None, *, align: Align = "end", device: Device = None
@@ -96,6 +107,110 @@ def window_looks_ahead(
     return window_mask(i, j, before=before, after=after, align=align, device=device)
 
 
+@mistake("alignment", "window_mask")
+def window_too_wide(
+    i: int,
+    j: int | None = None,
+    *,
+    before: int | None,
+    after: int | None = 0,
+    align: Align = "end",
+    device: Device = None,
+) -> Tensor:
+    """The distance is compared with <= where < is meant, or one is added to it.
+
+    A window of two earlier tokens holds three.
+    """
+    before = before + 1 if before is not None else None
+    return window_mask(i, j, before=before, after=after, align=align, device=device)
+
+
+@mistake("alignment", "window_mask")
+def window_from_the_start(
+    i: int,
+    j: int | None = None,
+    *,
+    before: int | None,
+    after: int | None = 0,
+    align: Align = "start",
+    device: Device = None,
+) -> Tensor:
+    """The first query is lined up with the first key unless told otherwise.
+
+    All is right for as many queries as keys. In decoding the newest word sees the oldest only.
+    """
+    return window_mask(i, j, before=before, after=after, align=align, device=device)
+
+
+@mistake("alignment", "window_mask")
+def window_without_itself(
+    i: int,
+    j: int | None = None,
+    *,
+    before: int | None,
+    after: int | None = 0,
+    align: Align = "end",
+    device: Device = None,
+) -> Tensor:
+    """A token may not see itself.
+
+    The diagonal is empty, and the first token may attend to nothing at all.
+    """
+    itself = window_mask(i, j, before=0, after=0, align=align, device=device)
+    return window_mask(i, j, before=before, after=after, align=align, device=device) & ~itself
+
+
+@mistake("sense", "window_mask")
+def window_reversed(
+    i: int,
+    j: int | None = None,
+    *,
+    before: int | None,
+    after: int | None = 0,
+    align: Align = "end",
+    device: Device = None,
+) -> Tensor:
+    """The mask is true outside of the window.
+
+    Queries attend to all that is far away, and to the future.
+    """
+    return ~window_mask(i, j, before=before, after=after, align=align, device=device)
+
+
+@mistake("axis", "window_mask")
+def window_transposed(
+    i: int,
+    j: int | None = None,
+    *,
+    before: int | None,
+    after: int | None = 0,
+    align: Align = "end",
+    device: Device = None,
+) -> Tensor:
+    """Rows and columns are exchanged: the window lies on the other side of the token.
+
+    Later tokens are seen in place of earlier ones.
+    """
+    return window_mask(i, j, before=after, after=before, align=align, device=device)
+
+
+@mistake("one path", "window_mask")
+def window_forgotten(
+    i: int,
+    j: int | None = None,
+    *,
+    before: int | None,
+    after: int | None = 0,
+    align: Align = "end",
+    device: Device = None,
+) -> Tensor:
+    """The window is open to the past: `before` does nothing.
+
+    It is a causal mask, whatever is asked for.
+    """
+    return window_mask(i, j, before=None, after=after, align=align, device=device)
+
+
 @mistake("sense", "padding_mask")
 def padding_inverted(lengths: Tensor | Sequence[int], j: int, *, side: Side = "right") -> Tensor:
     """The mask is true on the padding.
@@ -129,6 +244,26 @@ def padding_one_too_many(
     return padding_mask(longer, j, side=side)
 
 
+@mistake("alignment", "padding_mask")
+def padding_one_too_few(lengths: Tensor | Sequence[int], j: int, *, side: Side = "right") -> Tensor:
+    """A length is compared with one less, as if positions began at 1.
+
+    The last word of every item is hidden, and an item of one word has none.
+    """
+    padding_mask(lengths, j, side=side)  # for its errors
+    shorter = (torch.as_tensor(lengths).long() - 1).clamp(min=0)
+    return padding_mask(shorter, j, side=side)
+
+
+@mistake("alignment", "padding_mask")
+def padding_on_the_left(lengths: Tensor | Sequence[int], j: int, *, side: Side = "left") -> Tensor:
+    """The padding is looked for on the left unless told otherwise.
+
+    The first words of an item are hidden, and its padding is seen.
+    """
+    return padding_mask(lengths, j, side=side)
+
+
 @mistake("one path", "padding_mask")
 def padding_always_right(
     lengths: Tensor | Sequence[int], j: int, *, side: Side = "right"
@@ -151,6 +286,36 @@ def documents_see_earlier_ones(documents: Tensor, key_documents: Tensor | None =
     keys = documents if key_documents is None else key_documents
     earlier = rearrange(documents, "... i -> ... i 1") > rearrange(keys, "... j -> ... 1 j")
     return same | earlier
+
+
+@mistake("sense", "document_mask")
+def documents_inverted(documents: Tensor, key_documents: Tensor | None = None) -> Tensor:
+    """The mask is true where documents differ.
+
+    Each query attends to every document but its own.
+    """
+    return ~document_mask(documents, key_documents)
+
+
+@mistake("sense", "document_mask")
+def documents_see_later_ones(documents: Tensor, key_documents: Tensor | None = None) -> Tensor:
+    """Documents are compared with <= in place of ==.
+
+    Each document reads those packed behind it.
+    """
+    same = document_mask(documents, key_documents)
+    keys = documents if key_documents is None else key_documents
+    later = rearrange(documents, "... i -> ... i 1") < rearrange(keys, "... j -> ... 1 j")
+    return same | later
+
+
+@mistake("sources", "document_mask")
+def documents_of_the_keys(documents: Tensor, key_documents: Tensor | None = None) -> Tensor:
+    """The documents of the keys stand for those of the queries too.
+
+    All is right where queries and keys are one sequence.
+    """
+    return document_mask(documents if key_documents is None else key_documents)
 
 
 @mistake("convert", "mask_from_torch")
