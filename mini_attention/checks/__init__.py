@@ -5,6 +5,7 @@ is wrong is compared with those of the programs in `mini_attention.mistakes`: th
 answers the same makes the same mistake.
 """
 
+from .blocked import check_blocked, check_merge
 from .case import CheckFailed, Report
 from .function import check_attention
 from .layer import check_multi_head
@@ -15,7 +16,9 @@ __all__ = [
     "CheckFailed",
     "Report",
     "check_attention",
+    "check_blocked",
     "check_mask",
+    "check_merge",
     "check_multi_head",
     "check_single_head",
 ]

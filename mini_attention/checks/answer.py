@@ -17,7 +17,7 @@ from .case import Case, CheckFailed, Program, Subject
 Answer = dict[str, Tensor] | Exception
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-MATRIX = "a tensor of i x j elements on the way"
+MATRIX = "tensors of i x j elements made on the way (1 is yes)"
 # A program's random numbers are none of the caller's, who goes on as if it had drawn none.
 fork_rng = functools.partial(torch.random.fork_rng, devices=[])  # no GPU's: none is drawn there
 

@@ -106,7 +106,7 @@ def all_masked(cases: Iterable[Case]) -> list[Case]:
         query, key, _ = case.inputs.values()
         return torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool)
 
-    return [c if c.mask is not None else replace(c, mask=everything(c)) for c in cases]
+    return [c if c.mask is not None else replace(c, mask=everything(c), whole=0) for c in cases]
 
 
 def wrapped(line: str) -> str:

@@ -87,7 +87,8 @@ def _suspects(
     """The mistakes whose programs answer this case as the subject does, and whether they answer
     all cases so: one mistake if it explains everything, else two, else one that explains some.
     """
-    others = [(other, answer(subject.program, other)) for other in put if not other.note]
+    asked = [replace(other, whole=0) for other in put if not other.note]
+    others = [(other, answer(subject.program, other)) for other in asked]
     alone = {names: answer(program, case) for names, program in subject.wrong.items()}
     right = expected_of(subject, case)
     seen = {name for (name,), found in alone.items() if not same(found, right)}

@@ -49,11 +49,11 @@ def check_attention(
     note: In float16 scores are rounded, or overflow, before the softmax.
     """
     given = parameters(function)
-    mask = _mask(given or [])
+    mask = mask_of(given or [])
     takes = {"cross", *OPTIONS.intersection(parameter.name for parameter in given or ())}
     if given is None or mask is not None:
         takes.add("mask")
-    program, axes = _program(function, given or [], None if mask is None else mask.name)
+    program, axes = program_of(function, given or [], None if mask is None else mask.name)
     if axes != 1:
         takes.add("heads")  # else items and heads have no axes of their own
     cases = list(cases_of_functions(seed))
@@ -69,7 +69,7 @@ def check_attention(
     return check(subject, cases, only)
 
 
-def _mask(given: Parameters) -> inspect.Parameter | None:
+def mask_of(given: Parameters) -> inspect.Parameter | None:
     """The parameter that is called a mask, or else a fourth that could be one."""
     fourth = [
         p
@@ -79,7 +79,7 @@ def _mask(given: Parameters) -> inspect.Parameter | None:
     return mask_among(given) or next(iter(fourth), None)
 
 
-def _program(
+def program_of(
     function: Callable[..., Any], given: Parameters, mask_name: str | None
 ) -> tuple[Program, int]:
     """The function as a program, and how many axes in front of positions it insists on."""

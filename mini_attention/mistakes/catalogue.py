@@ -32,9 +32,12 @@ class Mistake:
 
 
 MISTAKES: dict[str, Mistake] = {}
+RUNNING: dict[str, Mistake] = {}  # of a softmax piece by piece: these replace nothing
 
 
-def mistake(kind: str, *names: str) -> Callable[[Program], Program]:
+def mistake(
+    kind: str, *names: str, among: dict[str, Mistake] = MISTAKES
+) -> Callable[[Program], Program]:
     """Register a wrong program: its name and its docstring say all there is to say.
 
     A class with a method of each public name in `names` stands for these with its methods, any
@@ -50,9 +53,7 @@ def mistake(kind: str, *names: str) -> Callable[[Program], Program]:
             programs = {public: getattr(instance, public) for public in names}
         else:
             programs = dict.fromkeys(names, program)
-        MISTAKES[name] = Mistake(
-            name, kind, _one_line(what), _one_line(looks_like), programs, program
-        )
+        among[name] = Mistake(name, kind, _one_line(what), _one_line(looks_like), programs, program)
         return program
 
     return register
