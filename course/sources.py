@@ -46,7 +46,7 @@ class SourceError(ValueError):
 
 
 def all_sources(folder: Path = SOURCES) -> list[Path]:
-    return sorted(folder.glob("a[0-9]*_*.ipynb"))
+    return sorted(folder.glob("*.ipynb"))
 
 
 def read(path: Path) -> NotebookNode:
