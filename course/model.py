@@ -8,6 +8,7 @@ inputs that nobody could know before, and raises CheckFailed with a hint where s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -45,6 +46,9 @@ class Student(Protocol):
 
         The program runs in the grader's process; each call starts the student's code anew.
         """
+
+    def extra_memory(self, count: int) -> AbstractContextManager[None]:
+        """Until the end a call may allocate so many bytes, its inputs and outputs among them."""
 
 
 @dataclass(frozen=True)
