@@ -156,10 +156,10 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _result(record: dict[str, Any]) -> Result:
-    verdicts = [_verdict(each) for each in record.pop("verdicts")]
+    verdicts = [verdict_of(each) for each in record.pop("verdicts")]
     return Result(**record, verdicts=verdicts)
 
 
-def _verdict(record: dict[str, Any]) -> Verdict:
+def verdict_of(record: dict[str, Any]) -> Verdict:
     outcomes = [Outcome(**each) for each in record.pop("outcomes")]
     return Verdict(**record, outcomes=outcomes)

@@ -6,18 +6,14 @@ older format, lost metadata) costs nobody a point. What can't be read is told in
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 LARGEST = 32 * 2**20  # bytes: a notebook with many pictures has 5 MB
 MOST_CELLS = 2000
-# Cell magics that run their cell as Python; the others make it something else.
-PYTHON_MAGICS = {"time", "timeit", "capture", "prun"}
 
 
 class Unreadable(ValueError):
@@ -48,41 +44,10 @@ def read(data: bytes) -> Notebook:
     cells = list(_cells(content))
     if len(cells) > MOST_CELLS:
         raise Unreadable(f"the notebook has {len(cells)} cells; at most {MOST_CELLS} are read")
-    code = [Cell(python(_source(c)), _grade_id(c)) for c in cells if c.get("cell_type") == "code"]
+    code = [Cell(_source(c), _grade_id(c)) for c in cells if c.get("cell_type") == "code"]
     titles = (_heading(_source(c)) for c in cells if c.get("cell_type") != "code")
     ids = frozenset(filter(None, map(_grade_id, cells)))
     return Notebook(next(filter(None, titles), ""), code, ids, remarks)
-
-
-def python(source: str) -> str:
-    """A cell's source without what only Jupyter understands, every line in its place.
-
-    >>> python("%pip install x\\nimport torch")
-    'pass\\nimport torch'
-    """
-    first = re.match(r"\s*%%(\w+)", source)
-    if first and first[1] not in PYTHON_MAGICS:
-        return ""
-    if _parses(source):
-        return source
-    lines = (re.sub(r"^(\s*)([%!?].*|[\w.]+\?+)$", r"\1pass", line) for line in lines_of(source))
-    plain = "\n".join(lines)
-    return plain if _parses(plain) else source  # its error is told as Python tells it
-
-
-def lines_of(source: str) -> list[str]:
-    """The lines of a cell, whichever system they were written on."""
-    return source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-
-
-def _parses(source: str) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a "\d" in a plain string, for one
-        try:
-            ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-    return True
 
 
 def _json(data: bytes) -> tuple[dict[str, Any], list[str]]:
@@ -123,7 +88,7 @@ def _source(cell: dict[str, Any]) -> str:
     source = cell.get("source", cell.get("input", ""))
     if isinstance(source, list):
         source = "".join(line for line in source if isinstance(line, str))
-    return "\n".join(lines_of(source)) if isinstance(source, str) else ""
+    return source.replace("\r\n", "\n").replace("\r", "\n") if isinstance(source, str) else ""
 
 
 def _grade_id(cell: dict[str, Any]) -> str:

@@ -298,22 +298,3 @@ def test_titles_and_grade_ids_are_read():
     )
     assert (content.title, content.grade_ids) == ("The title", {"softmax"})
     assert content.cells[0].grade_id == "softmax"
-
-
-@pytest.mark.parametrize(
-    ("written", "run"),
-    [
-        ("%pip install x\nimport y", "pass\nimport y"),
-        ("try:\n    import x\nexcept ImportError:\n    !pip install x", None),
-        ("%%time\nx = 1", "pass\nx = 1"),
-        ("%%bash\nrm -r x", ""),
-        ("attend?\nx = 1", "pass\nx = 1"),
-        ("x = 5\nx %= 3", "x = 5\nx %= 3"),
-        ("text = '''\n%d\n'''", "text = '''\n%d\n'''"),
-        ("def f(:\n%matplotlib inline", "def f(:\n%matplotlib inline"),
-        ("pattern = '\\d'", "pattern = '\\d'"),
-    ],
-)
-def test_what_only_jupyter_understands_does_not_run(written, run):
-    expected = written.replace("!pip install x", "pass") if run is None else run
-    assert reader.python(written) == expected
