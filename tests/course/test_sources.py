@@ -1,9 +1,12 @@
 """A source is read without mercy, and its solutions stay at home."""
 
 import re
+import sys
+from unittest.mock import Mock, call
 
 import nbformat
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 from nbclient import NotebookClient
 
 from course import sources
@@ -233,6 +236,18 @@ def test_with_an_address_the_first_code_cell_installs_what_is_missing():
     kinds = [cell.id for cell in notebook.cells]
     assert kinds[:3] == ["title", "install", "imports"]
     assert f"%pip install --quiet git+{ADDRESS}" in text_of(notebook, "install")
+
+
+@pytest.mark.parametrize(("is_there", "calls"), [(True, 0), (False, 1)])
+def test_the_package_is_installed_where_it_is_missing_alone(is_there, calls, monkeypatch, capsys):
+    if not is_there:
+        monkeypatch.setitem(sys.modules, "mini_attention", None)
+    notebook_shell = Mock()
+    cell = TransformerManager().transform_cell(text_of(handed_out(address=ADDRESS), "install"))
+    exec(cell, {"get_ipython": lambda: notebook_shell})
+    asked = notebook_shell.run_line_magic.call_args_list
+    assert asked == [call("pip", f"install --quiet git+{ADDRESS}")] * calls
+    assert capsys.readouterr().out == ""
 
 
 def test_the_address_is_the_one_that_the_book_is_told(tmp_path):
