@@ -7,6 +7,7 @@ answers the same makes the same mistake.
 
 from .blocked import check_blocked, check_merge
 from .case import CheckFailed, Report
+from .cost import check_cost
 from .function import check_attention
 from .layer import check_multi_head
 from .mask import check_mask
@@ -17,6 +18,7 @@ __all__ = [
     "Report",
     "check_attention",
     "check_blocked",
+    "check_cost",
     "check_mask",
     "check_merge",
     "check_multi_head",

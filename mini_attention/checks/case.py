@@ -97,6 +97,7 @@ class Subject:
     projects: bool = False  # as a layer does: its output is no mean of the values themselves
     mistakes: Mapping[str, Mistake] = field(default_factory=lambda: MISTAKES)
     name: str = "your function"
+    arguments: str = "query, key, value"  # what an adapter has to take
 
 
 def all_masked(cases: Iterable[Case]) -> list[Case]:

@@ -67,7 +67,8 @@ def _diagnosis(subject: Subject, case: Case, got: Answer, put: Sequence[Case]) -
             return []
         known = len({name for names in subject.wrong for name in names})
         unknown = f"This is none of the {known} mistakes that this check knows."
-        advice = ["Does it take other arguments? An adapter helps: lambda query, key, value: ..."]
+        adapter = f"lambda {subject.arguments}: ..."
+        advice = [f"Does it take other arguments? An adapter helps: {adapter}"]
         return [" ".join([unknown, *_observations(subject)])] + advice * isinstance(got, TypeError)
     lines: list[str] = []
     named = dict.fromkeys(tuple(n for n in names if n not in BEYOND) or names for names in suspects)

@@ -14,7 +14,7 @@ from ..mistakes import MISTAKES
 from .case import Case, Names, Program, Report, Subject, Unfit
 from .engine import check
 from .mask_cases import CASES
-from .signature import REQUIRED, name_of, parameters
+from .signature import REQUIRED, by_name, matched, name_of
 
 AXES = {"causal_mask": "i j", "window_mask": "i j", "padding_mask": "b 1 j"}
 
@@ -46,46 +46,22 @@ def check_mask(
     kind = getattr(like, "__name__", "")
     if kind not in CASES:
         raise ValueError(f"like must be one of {', '.join(CASES)}; got {like!r}")
-    names = _names(builder, [*inspect.signature(like).parameters.values()])
+    names = matched(builder, like, without="device")
     axes = AXES.get(kind, "")
-    right = Program(_called(like), outputs=_read(axes))
+    right = Program(by_name(like), outputs=_read(axes))
     wrong: dict[Names, Program] = {
-        (mistake.name,): Program(_called(mistake.programs[kind]), outputs=_read(axes))
+        (mistake.name,): Program(by_name(mistake.programs[kind]), outputs=_read(axes))
         for mistake in MISTAKES.values()
         if kind in mistake.programs
     }
-    program = Program(_called(builder, names), outputs=_read(axes))
-    subject = Subject(program, {*names}, right, wrong, name=name_of(builder))
+    program = Program(by_name(builder, names), outputs=_read(axes))
+    asked = inspect.signature(like).parameters.values()
+    needed = [parameter.name for parameter in asked if parameter.default is REQUIRED]
+    subject = Subject(
+        program, {*names, *needed}, right, wrong, name=name_of(builder), arguments=", ".join(needed)
+    )
     must = {name for name, parameter in names.items() if parameter.default is REQUIRED}
     return check(subject, [_as_taken(case, must) for case in CASES[kind](seed)], only)
-
-
-def _names(
-    builder: Callable[..., Any], asked: Sequence[inspect.Parameter]
-) -> dict[str, inspect.Parameter]:
-    """What the builder takes, by the names of `like`: those it has too, the rest in their order.
-
-    Where it takes fewer, those without a default come first, and the device never.
-    """
-    order = [p.name for p in asked if p.name != "device"]
-    given = parameters(builder) or []
-    named = {p.name: p for p in given if p.name in order}
-    others = [p for p in given if p.name not in order and p.default in (REQUIRED, None)]
-    needed = [p.name for p in asked if p.default is REQUIRED]
-    free = [n for n in [*needed, *(n for n in order if n not in needed)] if n not in named]
-    chosen = sorted(free[: len(others)], key=order.index)
-    return named | dict(zip(chosen, others, strict=False))
-
-
-def _called(
-    builder: Callable[..., Any], names: Mapping[str, inspect.Parameter] | None = None
-) -> Callable[..., Any]:
-    """The builder as a program, which is called with the names of `like`."""
-
-    def call(mask: None, **sizes: Any) -> Any:
-        return builder(**{n if names is None else names[n].name: x for n, x in sizes.items()})
-
-    return call
 
 
 def _as_taken(case: Case, must: set[str]) -> Case:

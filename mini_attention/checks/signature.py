@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from torch import nn
@@ -41,3 +41,34 @@ def name_of(function: Callable[..., Any]) -> str:
     """What a message calls it: its name, or the class of a module."""
     name = getattr(function, "__name__", type(function).__name__)
     return "your function" if name == "<lambda>" else name
+
+
+def matched(
+    function: Callable[..., Any], like: Callable[..., Any], *, without: str = ""
+) -> dict[str, inspect.Parameter]:
+    """What a function takes, by the names that `like` has for it.
+
+    Those of the same name are the same; the others are in the order of `like`. Where there are
+    fewer, those without a default come first.
+    """
+    asked = [p for p in inspect.signature(like).parameters.values() if p.name != without]
+    order = [p.name for p in asked]
+    given = parameters(function) or []
+    named = {p.name: p for p in given if p.name in order}
+    others = [p for p in given if p.name not in order and p.default in (REQUIRED, None)]
+    needed = [p.name for p in asked if p.default is REQUIRED]
+    free = [n for n in [*needed, *(n for n in order if n not in needed)] if n not in named]
+    chosen = sorted(free[: len(others)], key=order.index)
+    return named | dict(zip(chosen, others, strict=False))
+
+
+def by_name(
+    function: Callable[..., Any], names: Mapping[str, inspect.Parameter] | None = None
+) -> Callable[..., Any]:
+    """The function as a program without a mask, to be called with other names for its arguments."""
+
+    def call(mask: None, **given: Any) -> Any:
+        theirs = {name: parameter.name for name, parameter in (names or {}).items()}
+        return function(**{theirs.get(name, name): x for name, x in given.items()})
+
+    return call
