@@ -1,13 +1,17 @@
 """The pages of the book, held to the rules of tools/rules.py and to each other."""
 
+import math
 import re
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
+from matplotlib import colormaps
 from pybtex.database import parse_file
 
 import mini_attention
+from mini_attention import plots
 from tools import notebooks, rules
 
 ROOT = notebooks.ROOT
@@ -120,3 +124,26 @@ def test_mathjax_lies_beside_the_pages_with_its_licence():
     assert b"MathJax" in (folder / "tex-svg.js").read_bytes()
     assert "Apache License" in (folder / "LICENSE").read_text(encoding="utf-8")
     assert not (Path(ROOT) / "_static").exists(), "Jupyter Book would load all scripts in it"
+
+
+def test_the_tables_that_stay_without_a_script_are_what_the_package_computes():
+    text = (BOOK / "play.md").read_text("utf-8")
+    words = [[1, 0, 0, 2], [0, 1, 0, 2], [1, 0, 0, 1], [0, 0, 1, 0], [0, 1, 0, 1]]
+    key = torch.tensor(words, dtype=torch.float64)
+    query = torch.tensor([[2, -2, 0, 2], [-2, 2, 0, 2]], dtype=torch.float64) * math.log(2)
+    weights = mini_attention.attention_weights(query, key)
+    want = {
+        "Scores, in points": mini_attention.attention_scores(query, key) / math.log(2),
+        "Weights": weights,
+        "Output": mini_attention.attention(query, key, key[:, [0, 1, 3]]),
+    }
+    tables = re.findall(r"<caption>(.+?)</caption>(.+?)</table>", text, re.S)
+    assert [name for name, _ in tables] == list(want)
+    for name, table in tables:
+        numbers = re.findall(r"<td[^>]*>([\d.]+)</td>", table)
+        assert numbers == [f"{round(x, 6):.2f}" for x in want[name].flatten().tolist()]
+    colours = re.findall(r"background-color: rgb\((\d+) (\d+) (\d+)\); color: (\w+)", text)
+    for (*rgb, ink), weight in zip(colours, weights.flatten().tolist(), strict=True):
+        shade = colormaps[plots.COLOUR_MAP](weight)[:3]
+        assert [int(part) for part in rgb] == [round(255 * part) for part in shade]
+        assert ink == plots._readable_on(shade)

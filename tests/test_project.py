@@ -325,7 +325,7 @@ def test_the_weekly_workflow_asks_make_for_what_make_has():
         assert f'@echo "make {target} ' in makefile
 
 
-@pytest.mark.parametrize("folder", ["tests/frameworks", "tests/nbgrader"])
+@pytest.mark.parametrize("folder", ["tests/browser", "tests/frameworks", "tests/nbgrader"])
 def test_plain_pytest_leaves_out_the_tests_that_need_an_environment_of_their_own(
     pytestconfig, folder
 ):

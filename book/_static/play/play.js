@@ -850,10 +850,10 @@
       reason = "";
       announced = snapshot();
       if (whole && touched) history.replaceState(null, "", `#${play.encode(state)}`);
-      if (!whole) openHere();
     }
 
-    /* A piece's link to the page carries what the reader has made of it. */
+    /* A piece's link to the page carries what the reader has made of it. It is made when it is
+       wanted: the theme takes the fragment of any link that it finds for the name of a heading. */
     function openHere() {
       for (const link of root.querySelectorAll("a[href]")) {
         const [page] = link.getAttribute("href").split("#");
@@ -960,11 +960,11 @@
       fromAddress();
     } else {
       root.prepend(piece);
+      for (const wish of ["pointerdown", "focusin"]) root.addEventListener(wish, openHere);
     }
     update(false);
     if (!reason) clearTimeout(timer); // nothing has happened that a reader should be told
     announced = snapshot();
-    if (!whole) openHere();
   }
 
   function start() {
