@@ -36,7 +36,7 @@ def check_choices(name: str, value: Any, choices: Sequence[Choice], first: int, 
 def letters(name: str, value: Any, count: int) -> list[str]:
     """So many letters, as a list or as one text."""
     if not isinstance(value, list | tuple | str) or not all(isinstance(x, str) for x in value):
-        raise CheckFailed(f"{name} is not filled in yet: a list of {count} letters is expected")
+        raise CheckFailed(f"{name}: a list of {count} letters is expected")
     given = [x.strip().upper() for x in value if x.strip()]
     if len(given) != count:
         raise CheckFailed(f"{name}: {count} letters are expected; got {len(given)}")
