@@ -76,8 +76,9 @@ FAULTS = {
     "no end": (double(f"{BEGIN}\nx = 1"), "has markers that do not pair"),
     "no begin": (double(f"x = 1\n{END}"), "has markers that do not pair"),
     "two begins": (double(f"{BEGIN}\n{BEGIN}\nx = 1\n{END}\n{END}"), "that do not pair"),
+    "no end of two": (double(f"{BEGIN}\n{BEGIN}\nx = 1"), "has markers that do not pair"),
     "crossed": (
-        graded_double("### BEGIN HIDDEN TESTS\n### END SOLUTION\n### END HIDDEN TESTS\n"),
+        graded_double(f"### BEGIN HIDDEN TESTS\n{END}\n{BEGIN}\n### END HIDDEN TESTS"),
         "has markers that do not pair",
     ),
     "small letters": (double(f"{BEGIN}\nx = 1\n### end solution"), "exactly `### BEGIN ...`"),
