@@ -484,11 +484,12 @@ def _large(student: Student, draw: Draw) -> None:
     _check_blocked(student, (query, key, value), 4, "scores near 800 and -800")
 
 
-# A matrix of MANY keys for WIDE queries takes 128 MiB in float32, a mask of them 32 MiB. A piece
-# of LONG keys takes 1 MiB, and no piece of LONG queries is smaller than the matrix.
-WIDE, MANY, LONG = 256, 2**17, 1024
+# All scores of WIDE queries and MANY keys take 64 MiB in float32, a mask of them 16 MiB. A piece of
+# LONG keys takes 1 MiB, which leaves room for some of them, also in float64. A piece of LONG
+# queries is the whole matrix.
+WIDE, MANY, LONG = 256, 2**16, 1024
 MIB = 2**20
-ROOM = 24 * MIB
+ROOM = 18 * MIB
 NO_ROOM = (
     f"One piece of scores takes {4 * WIDE * LONG // MIB} MiB, all scores take "
     f"{4 * WIDE * MANY // MIB} MiB, and a mask of all pairs {WIDE * MANY // MIB} MiB: keep one "
