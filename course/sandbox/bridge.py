@@ -115,8 +115,9 @@ class _Across(torch.autograd.Function):
         return tuple(reply.tensors)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *upstream: Tensor | None) -> Any:
+        if torch.is_grad_enabled():  # create_graph=True: a part of the graph would be missing
+            raise RuntimeError("what is computed in another process can be differentiated once")
         return (None, None, *ctx.again.gradients(upstream))
 
 

@@ -56,14 +56,18 @@ def binds(cell: str) -> list[str]:
     return list(dict.fromkeys(one or other for one, other in _BINDS.findall(_body(cell))))
 
 
-def mentions(cell: str, file: str) -> list[str]:
-    """Every dotted name that a cell reads or imports, with the names that aliases stand for."""
+def mentions(cell: str, aliases: dict[str, str]) -> list[str]:
+    """Every dotted name that a cell reads or imports, with the names that aliases stand for.
+
+    The aliases that the cell makes are added to those of the cells before it.
+    """
     try:
-        tree = ast.parse(without_magic(_body(cell)), file)
+        tree = ast.parse(without_magic(_body(cell)))
     except SyntaxError:
         return []
-    aliases = dict(_aliases(tree))
-    found = dict.fromkeys(aliases.values())
+    imported = dict(_aliases(tree))
+    aliases |= imported
+    found = dict.fromkeys(imported.values())
     for node in ast.walk(tree):
         if name := _dotted(node):
             first, _, rest = name.partition(".")

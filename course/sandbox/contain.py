@@ -60,15 +60,15 @@ class Rights:
     user: int
     group: int
 
-    @property
-    def changes(self) -> bool:
-        return os.getuid() == 0
+
+def own_rights() -> Rights:
+    return Rights(os.getuid(), os.getgid())
 
 
 def rights() -> Rights:
     """An unused number of a user where we are root: root has no limit on processes."""
     if os.getuid():
-        return Rights(os.getuid(), os.getgid())
+        return own_rights()
     nobody = 65534
     number = 2_000_000_000 + secrets.randbelow(100_000_000)  # no order can be read from it
     with contextlib.suppress(OSError):
@@ -129,14 +129,14 @@ def contain(folders: Iterable[str], disk_bytes: int, who: Rights) -> None:
 
 
 def become(who: Rights) -> None:
-    if who.changes:
+    if who != own_rights():
         os.setgroups([])
         os.setresgid(who.group, who.group, who.group)
         os.setresuid(who.user, who.user, who.user)
 
 
 def can_read(who: Rights, paths: Iterable[str]) -> bool:
-    """Whether that user could read these files: asked in a process of its own."""
+    """Whether that user could read these files: tried in a process of its own."""
     if (pid := os.fork()) == 0:
         try:
             become(who)
@@ -146,6 +146,26 @@ def can_read(who: Rights, paths: Iterable[str]) -> bool:
             os._exit(1)
         os._exit(0)
     return os.waitpid(pid, 0)[1] == 0
+
+
+def limit_memory_of(pid: int, who: Rights, most: int) -> bool:
+    """Lower the limit of that user's process, which can't raise it again.
+
+    It is done in the user's name: root may lack the right to do it to others.
+    """
+    if not hasattr(resource, "prlimit"):
+        return False
+    ourselves = own_rights()
+    os.setresgid(who.group, -1, -1)
+    os.setresuid(who.user, -1, -1)
+    try:
+        resource.prlimit(pid, resource.RLIMIT_AS, (most, most))
+    except OSError:
+        return False
+    finally:
+        os.setresuid(ourselves.user, -1, -1)
+        os.setresgid(ourselves.group, -1, -1)
+    return True
 
 
 def die_with_parent() -> None:

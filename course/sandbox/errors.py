@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import linecache
+import signal
 import traceback
 from typing import Any
 
@@ -19,13 +20,19 @@ class Absent(Exception):
 def described(error: BaseException) -> dict[str, Any]:
     """An error as plain data: its kind, text and place in the student's cells."""
     if isinstance(error, Absent):
-        return {"type": "absent", "text": text_of(error), "where": ""}
+        return {"type": text_of(error), "text": "", "where": ""}
     if isinstance(error, CannotHandOver):
         return {"type": "unfit", "text": text_of(error), "where": ""}
     text = text_of(error)
     if isinstance(error, MemoryError) or "can't allocate memory" in text:
         return {"type": "memory", "text": text, "where": _where(error)}
     return {"type": type(error).__name__, "text": text, "where": _where(error)}
+
+
+def ended(code: int) -> dict[str, Any]:
+    """What is told of a process that ended before it had answered."""
+    text = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    return {"type": "ended", "text": text, "where": ""}
 
 
 def text_of(error: BaseException) -> str:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from .contain import address_space
+from .contain import Rights, address_space, limit_memory_of
 from .limits import Limits
 
 _LOOK = 0.05  # seconds between two looks
@@ -26,8 +26,8 @@ _PAGE = resource.getpagesize()
 
 
 class Guard:
-    def __init__(self, pid: int, control: socket.socket, limits: Limits) -> None:
-        self.pid, self.control, self.limits = pid, control, limits
+    def __init__(self, pid: int, who: Rights, control: socket.socket, limits: Limits) -> None:
+        self.pid, self.who, self.control, self.limits = pid, who, control, limits
 
     def watch(self) -> None:
         """Until the process or the grader ends; then leave none of the processes alive."""
@@ -49,8 +49,7 @@ class Guard:
         with contextlib.suppress(OSError):
             if text := self.control.recv(1000):
                 most = address_space(self.pid) + int(json.loads(text)["memory"])
-                if able := hasattr(resource, "prlimit"):
-                    resource.prlimit(self.pid, resource.RLIMIT_AS, (most, most))
+                able = limit_memory_of(self.pid, self.who, most)
                 self.control.sendall(json.dumps({"able": able}).encode() + b"\n")
                 return True
         return False

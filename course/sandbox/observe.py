@@ -97,14 +97,16 @@ def _resolved(name: str) -> Any:
 
 def _codes(thing: Any) -> Iterator[Any]:
     """The code of a function, of a class's methods, or of all that a package defines."""
-    thing = inspect.unwrap(thing) if callable(thing) else thing
+    thing = inspect.unwrap(thing)
     if inspect.ismodule(thing):
         inside = [m for n, m in sys.modules.items() if f"{n}.".startswith(f"{thing.__name__}.")]
         for part in [x for module in inside for x in vars(module).values()]:
-            if getattr(part, "__module__", "").startswith(thing.__name__):
-                yield from _codes(part) if not inspect.ismodule(part) else ()
+            if str(getattr(part, "__module__", "")).startswith(thing.__name__):
+                yield from _codes(part)
     elif inspect.isclass(thing):
         for method in vars(thing).values():
-            yield from _codes(getattr(method, "__func__", method))
+            function = inspect.unwrap(getattr(method, "__func__", method))
+            if inspect.isfunction(function):
+                yield function.__code__
     elif inspect.isfunction(thing):
         yield thing.__code__

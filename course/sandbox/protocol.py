@@ -206,11 +206,10 @@ def _read(value: Any, tensors: Sequence[Tensor], resolve: Resolve | None, depth:
         if type(inside) is not int or not 0 <= inside < len(tensors):
             raise ProtocolError("there is no such array")
         return tensors[inside] if kind == "tensor" else _numpy(tensors[inside])
-    if kind == "dtype" and inside in DTYPES:
+    if kind == "dtype" and isinstance(inside, str) and inside in DTYPES:
         return DTYPES[inside]
-    if kind == "complex":
-        real, imaginary = (float(x) for x in _a_list(inside, 2))
-        return complex(real, imaginary)
+    if kind == "complex" and all(type(part) is float for part in _a_list(inside, 2)):
+        return complex(*inside)
     if resolve is None:
         raise ProtocolError("this is no value")
     return resolve(kind, inside)

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FunctionType
 from typing import Any, Protocol, TypeVar
 
@@ -27,6 +27,7 @@ from .protocol import Channel, Ended, Message, Packer, ProtocolError, TimeOut, T
 
 Found = TypeVar("Found")
 _START_SECONDS = 30.0  # for a process to begin: our own work, on a machine that may be busy
+_SECONDS_TO_SAY_HOW = 2.0  # for its guard to notice that it has ended
 _MOST_OF_A_PROGRAM = 2**16  # numbers in a question of a student's test
 _LONGEST_AXIS = 256
 
@@ -59,8 +60,7 @@ class Process:
             most_numbers=limits.answer_bytes,
             gone=self.control,
         )
-        self.control.settimeout(_START_SECONDS)
-        self.lines = self.control.makefile("r")
+        self.heard = b""
         self._begin()
 
     def _begin(self) -> None:
@@ -70,12 +70,19 @@ class Process:
         except (Ended, TimeOut):
             hello = {"failed": "it ended at once"}
         if "ready" not in hello:
-            self.stop()
+            self.stop(ended=False)
             raise RuntimeError(f"a student's process could not be started: {hello['failed']}")
 
-    def _said(self) -> dict[str, Any]:
+    def _said(self, seconds: float = _START_SECONDS) -> dict[str, Any]:
+        """The next line of the guard; nothing when it has hung up, or does not answer."""
         try:
-            return dict(json.loads(self.lines.readline() or "{}"))
+            self.control.settimeout(seconds)
+            while b"\n" not in self.heard:
+                if not (more := self.control.recv(1000)):
+                    return {}
+                self.heard += more
+            line, _, self.heard = self.heard.partition(b"\n")
+            return dict(json.loads(line))
         except OSError:
             return {}
 
@@ -84,17 +91,16 @@ class Process:
         self.control.sendall(json.dumps({"memory": more_bytes}).encode())
         return bool(self._said().get("able"))
 
-    def stop(self) -> str:
-        """End it and all that it has started; why it had ended before, if it had."""
+    def stop(self, ended: bool) -> str:
+        """End it and all that it has started; if it has ended by itself, say how."""
+        said = self._said(_SECONDS_TO_SAY_HOW) if ended else {}
         self.channel.close()
-        try:
+        with suppress(OSError):
             self.control.shutdown(socket.SHUT_WR)
-        except OSError:
-            return ""
-        said = str(self._said().get("ended", ""))
+        while self._said():  # until the guard has hung up, and nothing is left
+            pass
         self.control.close()
-        self.lines.close()
-        return said
+        return str(said.get("ended", ""))
 
 
 class RemoteStudent:
@@ -153,10 +159,14 @@ class RemoteStudent:
     def catches(self, name: str, program: Function) -> str:
         if not self._fresh:
             self._stop()
-        try:
-            return str(self._ask("test", name, name=name, arguments=[_Program(program)]))
-        finally:
+        process = self._alive()
+        packer = Packer(self._refer)
+        question = {"do": "test", "name": name, "arguments": [_Program(program)]}
+        content = packer.pack(question)
+        said = self._put(process, content, packer, lambda reply: dict(reply.get()["result"]), name)
+        if said["in a copy"] is not True:  # there were threads, which can't be copied
             self._stop()
+        return str(said["says"])
 
     # What goes beyond it
 
@@ -236,7 +246,7 @@ class RemoteStudent:
             self._stop()
             raise self._stopped(f"{what} sent what is no answer: {error}.") from None
         except Ended:
-            why = self._stop()
+            why = self._stop(ended=True)
             raise self._stopped(f"{what} {self._ending(why)}.") from None
         finally:
             self._left -= time.monotonic() - start
@@ -314,6 +324,8 @@ class RemoteStudent:
             return Missing(f"{what} is still `...`: write your answer in its place.")
         if kind == "unfit":
             return TypeError(f"what {what} gives {text}")
+        if kind == "ended":
+            return self._stopped(f"{what} {self._ending(text)}.")
         if kind == "memory":
             return self._stopped(f"{what} {self._ending('memory')}.")
         found = rebuilt({"type": kind, "text": text})
@@ -343,10 +355,10 @@ class RemoteStudent:
 
     # Processes
 
-    def _stop(self) -> str:
+    def _stop(self, *, ended: bool = False) -> str:
         process, self._process = self._process, None
         self._loaded = self._fresh = False
-        return process.stop() if process else ""
+        return process.stop(ended) if process else ""
 
     def _scan(self) -> None:
         """Read all cells before one of them runs: what they bind and mention."""
@@ -360,27 +372,28 @@ class RemoteStudent:
             self._mentions += [(cell, name) for name in found["mentions"]]
 
     def _scanned(self, text: str) -> dict[str, Any]:
-        if self._process is None:
-            self._process = self._started()
+        process = self._process or self._started()
         packer = Packer()
         content = packer.pack({"do": "scan", "text": text})
         return self._put(
-            self._process, content, packer, lambda reply: dict(reply.get()["result"]), "a cell"
+            process, content, packer, lambda reply: dict(reply.get()["result"]), "a cell"
         )
 
     def _started(self) -> Process:
-        process = Process(self.sandbox)
+        process = self._process = Process(self.sandbox)
         packer = Packer()
         content = packer.pack({"do": "forbid", "names": self.forbidden})
-        self._put(process, content, packer, lambda reply: None, "the start")
+        try:
+            self._put(process, content, packer, lambda reply: None, "the start")
+        except BaseException:  # a name that can't be forbidden, or no time is left
+            self._stop()
+            raise
         return process
 
     def _alive(self) -> Process:
         """The process, a new one where there is none, with the cells loaded."""
         while self._process is None or not self._loaded:
-            if self._process is None:
-                self._process = self._started()
-            self._load(self._process)
+            self._load(self._process or self._started())
         return self._process
 
     def _load(self, process: Process) -> None:
