@@ -20,7 +20,7 @@ import torch
 from mini_attention.checks import CheckFailed
 
 from .model import Assignment, Draw, Outcome, Question, Step, Student, Verdict
-from .sandbox import Limits, Sandbox
+from .sandbox import Limits, RemoteStudent, Sandbox
 
 SANDBOX = Path(__file__).parent / "sandbox"
 LONGEST = 6000  # characters of a hint or an error that are kept
@@ -49,14 +49,22 @@ class Plan:
 
 
 def grade(
-    sandbox: Sandbox, plan: Plan, cells: Sequence[str], key: str, question: Question
+    sandbox: Sandbox,
+    plan: Plan,
+    cells: Sequence[str],
+    given: Sequence[int],
+    key: str,
+    question: Question,
 ) -> tuple[Verdict, list[str]]:
-    """The verdict on a question, and the errors of the cells that could not be loaded."""
+    """The verdict on a question, and the errors of the cells that could not be loaded.
+
+    Of cells that were `given` to all, by their numbers, nobody is told what they speak of.
+    """
     most = plan.points[question.grade_id]
     try:
         with sandbox.student(cells, forbidden=question.forbidden) as student:
             asked = [run(step, student, plan.seed, key, question) for step in question.steps]
-            used, mentioned = student.used(), student.mentions(question.forbidden)
+            used, mentioned = student.used(), _mentioned(student, question, given)
             told = [*student.told, *mentioned, *(line for _, ours in asked for line in ours)]
             errors = [clean(f"code cell {n}: {text}") for n, text in student.errors.items()]
     except (CheckFailed, RuntimeError, OSError) as error:  # it could not even be started
@@ -68,6 +76,12 @@ def grade(
         points = points if plan.forbidden == "tell" else 0.0
     unique = list(dict.fromkeys(map(clean, told)))
     return Verdict(question.grade_id, points, most, outcomes, unique), errors
+
+
+def _mentioned(student: RemoteStudent, question: Question, given: Sequence[int]) -> list[str]:
+    """Where the student's own text speaks of what is forbidden: no proof that it is used."""
+    of_given = tuple(f"cell {number} " for number in given)
+    return [line for line in student.mentions(question.forbidden) if not line.startswith(of_given)]
 
 
 def run(

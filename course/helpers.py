@@ -36,6 +36,7 @@ class Work:
 
     key: str
     cells: Sequence[str]
+    given: Sequence[int] = ()  # the numbers, from 1, of cells that the student got so
     verdicts: list[Verdict] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
@@ -56,7 +57,7 @@ def grade_all(
                     finished(helper.give())
     finally:
         for helper in helpers:
-            helper.stop()
+            helper.stop(seconds=0.0 if helper.is_busy else 10.0)
 
 
 def _heard(helpers: Sequence[Helper]) -> list[Helper]:
@@ -104,11 +105,12 @@ class Helper:
             self._record(said)
         return self.work is not None and len(self.work.verdicts) == len(self._questions)
 
-    def stop(self) -> None:
-        """End it; its sandbox and all in it end with it."""
+    def stop(self, seconds: float = 10.0) -> None:
+        """End it, by force if it does not end by itself; all in its sandbox ends with it."""
+        self.connection.close()
+        self.process.join(seconds)
         self.process.kill()
         self.process.join()
-        self.connection.close()
 
     @property
     def _questions(self) -> Sequence[str]:
@@ -140,7 +142,7 @@ class Helper:
         self.deadline = time.monotonic() + self._seconds
         left = self._questions[len(self.work.verdicts) :]
         with suppress(OSError):  # it has just ended: that is heard when we listen
-            self.connection.send((self.work.key, list(self.work.cells), left))
+            self.connection.send((self.work.key, self.work.cells, self.work.given, left))
 
     def _record(self, said: dict[str, Any]) -> None:
         assert self.work is not None
@@ -155,7 +157,7 @@ class Helper:
         question = self.plan.assignment.questions[len(self.work.verdicts)]
         most = self.plan.points[question.grade_id]
         self.work.verdicts.append(lost(question, most, f"This question {why}.", [why]))
-        self.stop()
+        self.stop(seconds=0.0)
         self._start()
 
 
@@ -170,9 +172,9 @@ def serve(plan: Plan, connection: Connection) -> None:
     with suppress(EOFError, OSError), Sandbox(plan.limits, plan.level) as sandbox:
         _say(connection, {"ready": True})
         while True:
-            key, cells, wanted = connection.recv()
+            key, cells, given, wanted = connection.recv()
             for grade_id in wanted:
-                verdict, errors = grade(sandbox, plan, cells, key, questions[grade_id])
+                verdict, errors = grade(sandbox, plan, cells, given, key, questions[grade_id])
                 _say(connection, {"verdict": asdict(verdict), "errors": errors})
 
 

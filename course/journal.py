@@ -133,6 +133,13 @@ def opened(folder: Path, assignment: str, seed: str | None, resume: bool) -> Ite
         yield Journal(folder, seed)
 
 
+def assignment_of(folder: Path) -> str:
+    """What the results in a folder are of."""
+    if stored := _stored(folder / "run.json"):
+        return stored["assignment"]
+    raise Refused(f"{folder} holds no results of this grader")
+
+
 def _stored(run: Path) -> dict[str, str]:
     """What run.json says; nothing where there is none."""
     try:
@@ -140,7 +147,7 @@ def _stored(run: Path) -> dict[str, str]:
         return {name: str(says[name]) for name in ("assignment", "seed")}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         raise Refused(f"{run} can't be read as the grader wrote it") from None
 
 

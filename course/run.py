@@ -27,7 +27,8 @@ class Sheet:
     """What an assignment's source says: titles and points, and the cells that students got."""
 
     paper: Paper
-    released: frozenset[str]  # the graded cells: the grader tests by itself
+    graded: frozenset[str]  # the grader tests by itself
+    given: frozenset[str]  # all of the code
     belongs: Callable[[Notebook], str]
 
 
@@ -36,7 +37,8 @@ def sheet_of(assignment: Assignment, folder: Path = sources.SOURCES) -> Sheet:
     source = folder / f"{assignment.name}.ipynb"
     try:
         points = sources.points(source)
-        released = frozenset(sources.check_texts(source))
+        graded = frozenset(sources.check_texts(source))
+        student = sources.student_notebook(sources.read(source))
     except (OSError, sources.SourceError) as error:
         raise Refused(f"the assignment's source can't be read: {error}") from None
     titles = {question.grade_id: question.title for question in assignment.questions}
@@ -44,7 +46,8 @@ def sheet_of(assignment: Assignment, folder: Path = sources.SOURCES) -> Sheet:
         raise Refused(f"{source.name} and its questions disagree on {', '.join(unknown)}")
     title = notebook.read(source.read_bytes()).title
     paper = Paper(title, titles, {name: points[name] for name in titles})
-    return Sheet(paper, released, belongs(source))
+    given = frozenset(cell.source.strip() for cell in student.cells if cell.cell_type == "code")
+    return Sheet(paper, graded, given, belongs(source))
 
 
 def belongs(source: Path) -> Callable[[Notebook], str]:
@@ -83,9 +86,13 @@ def submissions(root: Path, sheet: Sheet) -> list[Submission]:
     return found
 
 
-def cells_of(given: Notebook, released: frozenset[str]) -> list[str]:
-    """The code to load, a cell each: what the grader tests by itself is left empty."""
-    return ["" if cell.source.strip() in released else cell.source for cell in given.cells]
+def work_on(one: Submission, sheet: Sheet) -> Work:
+    """What is to be loaded of a notebook: what the grader tests by itself is left empty."""
+    assert one.notebook is not None
+    texts = [cell.source for cell in one.notebook.cells]
+    given = [n for n, text in enumerate(texts, 1) if text.strip() in sheet.given]
+    kept = ["" if text.strip() in sheet.graded else text for text in texts]
+    return Work(one.owner.key, kept, given)
 
 
 def grade_class(
@@ -103,9 +110,9 @@ def grade_class(
     states = states_of(found, sheet, plan)
     results = {one.file: _known(one, journal, states[one.file]) for one in found}
     works = {
-        one.file: Work(one.owner.key, cells_of(one.notebook, sheet.released))
+        one.file: work_on(one, sheet)
         for one in found
-        if one.notebook is not None and not one.problem and not results[one.file].verdicts
+        if one.notebook and not one.problem and not results[one.file].verdicts
     }
     files = {id(work): file for file, work in works.items()}
     done = len(found) - len(works)
@@ -148,7 +155,7 @@ def states_of(found: Sequence[Submission], sheet: Sheet, plan: Plan) -> dict[str
         (q.grade_id, q.forbidden, [(step.name, step.weight) for step in q.steps])
         for q in plan.assignment.questions
     ]
-    common = [asdict(plan), sorted(sheet.released), shapes, code_digest()]
+    common = [asdict(plan), sorted(sheet.graded), shapes, code_digest()]
     hashes = {one.file: hashlib.sha256(one.data).hexdigest() for one in found}
     return {one.file: digest(hashes[one.file], one.owner.key, common) for one in found}
 

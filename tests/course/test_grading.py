@@ -15,8 +15,9 @@ from course.helpers import Work, grade_all
 from course.journal import Refused, opened
 from course.model import Outcome, Question, Step
 from course.notebook import read
-from course.run import belongs, cells_of, grade_class, sheet_of, states_of, submissions
+from course.run import belongs, grade_class, sheet_of, states_of, submissions, work_on
 from course.sandbox import Limits, Sandbox
+from course.submissions import Owner, Submission
 from mini_attention.checks import CheckFailed
 from tests.course import tiny, tiny_helper
 from tests.course.handed_in import code, hand_in, notebook, text
@@ -46,15 +47,24 @@ def sandbox():
         yield made
 
 
+def handed_in(*cells):
+    data = notebook(*cells)
+    return Submission(Owner("s05"), "s05.ipynb", data, read(data))
+
+
+def graded_in(sandbox, work, plan):
+    cells, given = work.cells, work.given
+    pairs = [grading.grade(sandbox, plan, cells, given, work.key, q) for q in QUESTIONS]
+    return [verdict for verdict, _ in pairs], pairs[0][1]
+
+
 @pytest.fixture
 def graded(sheet, sandbox):
     """The verdicts on a notebook of these cells, and the errors of its cells."""
 
     def grade(*cells, **changes):
-        read_cells = cells_of(read(notebook(*cells)), sheet.released)
-        plan = replace(PLAN, **changes)
-        pairs = [grading.grade(sandbox, plan, read_cells, "s05", q) for q in QUESTIONS]
-        return [verdict for verdict, _ in pairs], pairs[0][1]
+        work = work_on(handed_in(*cells), sheet)
+        return graded_in(sandbox, work, replace(PLAN, **changes))
 
     return grade
 
@@ -117,8 +127,8 @@ def test_whatever_is_raised_costs_its_question_alone(graded, error):
 def test_the_graded_cells_are_not_run_again(graded, sheet):
     _, errors = graded(RIGHT, GUESS, tiny.TESTED + "\n", code(tiny.CHECKED, grade_id="guess"))
     assert not errors
-    kept = cells_of(read(notebook(tiny.TESTED + "\n", "x = 1", "assert False")), sheet.released)
-    assert kept == ["", "x = 1", "assert False"]
+    work = work_on(handed_in(tiny.TESTED + "\n", "x = 1", "assert False"), sheet)
+    assert work.cells == ["", "x = 1", "assert False"]
 
 
 def test_what_is_forbidden_is_told(graded):
@@ -126,6 +136,18 @@ def test_what_is_forbidden_is_told(graded):
     assert double.points == 5.0
     assert "torch.mul" in double.told[0]
     assert "until you decide" in double.told[0]
+
+
+def test_speaking_of_what_is_forbidden_is_told_but_not_of_what_was_given(graded, sandbox):
+    aside = "import torch\nprint(torch.mul(torch.ones(2), 3))"
+    (double, _), _ = graded(RIGHT, GUESS, aside)
+    assert double.told == ["cell 3 mentions torch.mul"]
+    verdicts, _ = graded_in(sandbox, Work("s05", [RIGHT, GUESS, aside], [3]), PLAN)
+    assert not verdicts[0].told
+
+
+def test_cells_are_known_as_given(sheet):
+    assert work_on(handed_in("import torch\n", RIGHT), sheet).given == [1]
 
 
 def test_what_is_forbidden_scores_nothing_where_the_instructor_says_so(graded):
@@ -139,7 +161,7 @@ def test_a_check_that_fails_itself_is_told(sandbox):
         raise ZeroDivisionError("ours")
 
     question = Question("guess", "Guess", [Step("broken", 1, broken)])
-    verdict, _ = grading.grade(sandbox, PLAN, [GUESS], "s05", question)
+    verdict, _ = grading.grade(sandbox, PLAN, [GUESS], [], "s05", question)
     assert verdict.points == 0.0
     assert "the check of 'broken' failed itself: ZeroDivisionError" in verdict.told[0]
 
@@ -149,7 +171,7 @@ def test_a_failure_without_words_is_no_pass(sandbox):
         raise CheckFailed("")
 
     question = Question("guess", "Guess", [Step("silent", 1, silent)])
-    assert grading.grade(sandbox, PLAN, [GUESS], "s05", question)[0].points == 0.0
+    assert grading.grade(sandbox, PLAN, [GUESS], [], "s05", question)[0].points == 0.0
 
 
 def test_a_process_that_can_not_be_started_is_told():
@@ -157,7 +179,7 @@ def test_a_process_that_can_not_be_started_is_told():
         def student(self, cells, forbidden):
             raise RuntimeError("no more processes")
 
-    verdict, _ = grading.grade(Broken(), PLAN, [], "s05", QUESTIONS[0])
+    verdict, _ = grading.grade(Broken(), PLAN, [], [], "s05", QUESTIONS[0])
     assert verdict.points == 0.0
     assert verdict.told == ["no more processes"]
 
@@ -305,11 +327,7 @@ def at_once(sandbox, monkeypatch):
 
     def grade_all(plan, works, jobs, finished):
         for work in works:
-            pairs = [
-                grading.grade(sandbox, plan, work.cells, work.key, question)
-                for question in plan.assignment.questions
-            ]
-            work.verdicts, work.errors = [verdict for verdict, _ in pairs], pairs[0][1]
+            work.verdicts, work.errors = graded_in(sandbox, work, plan)
             finished(work)
 
     monkeypatch.setattr(run, "grade_all", grade_all)

@@ -22,7 +22,7 @@ def serve(plan, connection):
         raise SystemExit("no such level")
     connection.send_bytes(json.dumps({"ready": True}).encode())
     while True:
-        key, cells, wanted = connection.recv()
+        key, cells, _, wanted = connection.recv()
         for grade_id in wanted:
             if f"ends at {grade_id}" in cells:
                 os._exit(3)
