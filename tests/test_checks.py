@@ -29,6 +29,7 @@ from mini_attention.checks.engine import check
 from mini_attention.mistakes import MISTAKES
 from mini_attention.mistakes.formula import Formula
 from mini_attention.mistakes.layers import Layer
+from tests.failures import named
 
 IN_FUNCTIONS = [name for name, mistake in MISTAKES.items() if "attention" in mistake.programs]
 IN_LAYERS = [name for name, m in MISTAKES.items() if "MultiHeadAttention" in m.programs]
@@ -49,13 +50,6 @@ UNSEEN_IN_LAYERS = {
 }  # fmt: skip
 # A layer mixes its heads, and with them the NaN that would tell these two apart.
 ALIKE = {"exponentials without maximum", "one maximum for all"}
-
-
-def named(failure: CheckFailed) -> list[str]:
-    """The mistakes that a failure names."""
-    text = " ".join(str(failure).split())
-    starts = ("It looks like this mistake: ", "Or like this: ")
-    return [part.split(".")[0] for start in starts for part in text.split(start)[1:]]
 
 
 def wrong_layer(name: str, d_model=6, num_heads=3, **sizes) -> nn.Module:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import mini_attention
-from mini_attention.mistakes import MISTAKES
+from mini_attention.mistakes import MISTAKES, RUNNING
 from mini_attention.mistakes.formula import FORMULA, Formula
 from mini_attention.mistakes.layers import LAYER, Layer
 from tests.oracles import TOLERANCE, B, H, I, J, inputs, some_bias, some_mask, torch_layer
@@ -57,7 +57,8 @@ def test_there_are_at_least_forty_mistakes_and_some_of_every_kind():
 def test_no_name_is_taken_twice():
     folder = Path(inspect.getfile(Formula)).parent
     registered = sum(file.read_text().count("\n@mistake(") for file in folder.glob("*.py"))
-    assert registered == len(MISTAKES)
+    assert registered == len(MISTAKES) + len(RUNNING)
+    assert not MISTAKES.keys() & RUNNING.keys()
 
 
 @every
@@ -190,12 +191,18 @@ LAYER_CASES = {
 }
 MASK_CASES = {
     "causal_mask": {"fewer queries": lambda build: build(I, J)},
-    "window_mask": {"two before": lambda build: build(I, before=2)},
+    "window_mask": {
+        "two before": lambda build: build(I, before=2),
+        "fewer queries": lambda build: build(I, J, before=1),
+    },
     "padding_mask": {
         "right": lambda build: build([3, 1], 5),
         "left": lambda build: build([3, 1], 5, side="left"),
     },
-    "document_mask": {"two": lambda build: build(torch.tensor([0, 0, 1]))},
+    "document_mask": {
+        "two": lambda build: build(torch.tensor([0, 0, 1])),
+        "other keys": lambda build: build(torch.tensor([0, 1]), torch.tensor([1, 1])),
+    },
     "mask_from_torch": {
         "two": lambda convert: convert(some_mask(I, J), some_mask(B, J), num_heads=H)
     },

@@ -58,7 +58,9 @@ def parts() -> dict[str, Part]:
     aside = ("plots", "checks")
     silent = (*AROUND, "package")  # what they test is not what a line of the package does
     tests = [path.stem for path in sorted((ROOT / "tests").glob("test_*.py"))]
-    core = [test for test in tests if test.removeprefix("test_") not in (*aside, *silent)]
+    kinds = {test: test.removeprefix("test_") for test in tests}
+    core = [t for t, kind in kinds.items() if kind.split("_")[0] not in aside and kind not in silent]
+    of_checks = tuple(f"tests/{test}.py" for test in tests if test.startswith("test_checks"))
     files = [path.name for path in sorted((ROOT / "mini_attention").glob("*.py"))]
     checks = [
         f"mini_attention/checks/{path.name}"
@@ -72,7 +74,7 @@ def parts() -> dict[str, Part]:
             tuple(f"tests/{test}.py" for test in core),
         ),
         Part("plots", ("mini_attention/plots.py",), ("tests/test_plots.py",)),
-        Part("checks", tuple(checks), ("tests/test_checks.py",)),
+        Part("checks", tuple(checks), of_checks),
     ]
     return {part.name: part for part in made}
 

@@ -41,6 +41,11 @@ class Draw:
             return dict.fromkeys(given, given["query"])
         return given | {"value": given["key"]} if self.sizes[1] == self.sizes[2] else given
 
+    def opposites(self) -> dict[str, Tensor]:
+        """Two tokens so far apart that one query's score for the second is far ahead."""
+        given = {name: 100 * x.double() for name, x in self.tokens(1, 1).items()}
+        return {name: torch.cat([x, -x], 1) for name, x in given.items()}
+
 
 def _few_tokens(draw: Draw) -> Iterator[Case]:
     yield Case(
@@ -142,8 +147,8 @@ def _numbers(draw: Draw) -> Iterator[Case]:
     yield Case(
         "large scores",
         "A hidden token has no influence, however large its score is.",
-        {name: 100 * tensor for name, tensor in wide.items()},
-        mask=causal_mask(draw.heads + 2),
+        draw.opposites(),
+        mask=torch.tensor([[True, False], [True, False]]),
     )
     yield Case(
         "gradients",
