@@ -115,6 +115,8 @@ class Here:
         self.asked.append(program)
         try:
             self.test(program)
+        except CheckFailed:  # a sandbox says so of what it had to stop
+            raise
         except AssertionError as error:
             return str(error) or "AssertionError"
         return ""
@@ -199,7 +201,8 @@ def test_a_test_that_runs_out_of_time_is_tried_once():
         raise CheckFailed("test_attend did not end within 10 seconds.")
 
     student = Here(test)
-    assert all("did not end" in outcome(student, name) for name in PROGRAMS)
+    told = {outcome(student, name) for name in PROGRAMS}
+    assert told == {"test_attend did not end within 10 seconds."}
     assert len(student.asked) == 1
 
 

@@ -55,9 +55,9 @@ def both(sizes, n):
         masks.append(mask)
     return torch.stack(masks)
 """,
-    "build-masks: nested lists, a transposed view": """
+    "build-masks: a list of lists, a transposed view": """
 def causal(i, j):
-    return [[k <= q + j - i for k in range(j)] for q in range(i)]
+    return torch.tensor([[k <= q + j - i for k in range(j)] for q in range(i)])
 
 def padding(lengths, j):
     return (torch.arange(j)[:, None] < lengths).T[:, None]
@@ -67,7 +67,7 @@ def window(i, j, before):
     return ((keys <= queries) & (keys >= queries - before)).T
 
 def both(lengths, n):
-    return torch.tensor(causal(n, n)) * padding(lengths, n)
+    return causal(n, n) * padding(lengths, n)
 """,
     "masked-attention: where, other names": """
 def masked_attention(q, k, v, m):
@@ -335,9 +335,9 @@ WRONG = [
     ("masked-attention", "the mask transposed", but(
         MASKED, ("    scores =", "    mask = mask.mT\n    scores =")),
      0, "raised RuntimeError"),
-    ("masked-attention", "another road for masks alone",
-     "def masked_attention(query, key, value, mask):\n"
-     "    return attention(query, key, value)", 1, "does nothing with it"),
+    ("masked-attention", "the first mask for all",
+     but(MASKED, ("    scores =", "    mask = mask[:1] if mask.ndim > 2 else mask\n    scores =")),
+     1, "Every item of a batch gets the mask of the first one"),
     # Other roads
     ("other-roads", "ahead, not far enough", "breaks_renormalised = [0.0, 0.0, 50.0]",
      3, "Go further"),
