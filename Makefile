@@ -10,7 +10,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .PHONY: help book test lint format refresh report student lab clean
-.PHONY: unit package mutation mistakes frameworks nbgrader processors bench
+.PHONY: unit package mutation mistakes frameworks nbgrader course processors bench
 
 help:
 	@echo "make book      build the book and say where to open it"
@@ -29,6 +29,7 @@ help:
 	@echo "make mistakes    whether tests and notebooks notice mistakes that people make"
 	@echo "make frameworks  compare with JAX and Keras, in an environment of their own"
 	@echo "make nbgrader    release, grade and export every assignment with nbgrader itself"
+	@echo "make course      grade a class of 100, in 90 seconds at most"
 	@echo "make processors  tests and notebooks as on older processors, with one thread and two"
 	@echo "make package     the tests of the package alone, with whichever torch is in .venv"
 	@echo
@@ -63,6 +64,9 @@ frameworks: .venv-frameworks/.ready
 
 nbgrader: .venv-nbgrader/.ready
 	@OMP_NUM_THREADS=1 .venv-nbgrader/bin/python -m pytest -q tests/nbgrader
+
+course: $(READY)
+	@OMP_NUM_THREADS=1 $(BIN)/python -c "from tests.course.measure import main; main()"
 
 bench: .venv/.ready-bench
 	@$(BIN)/python -m benchmarks $(if $(FULL),--full) $(if $(THREADS),--threads $(THREADS))
