@@ -166,10 +166,10 @@ def head_learns(student: Student, draw: Draw) -> None:
     x, y = draw.randn(2, 7, 5).requires_grad_(), draw.randn(2, 7, 5).requires_grad_()
     upstream = draw.randn(2, 7, 3)
     output, right = ask("SingleHead", head, x, y), like(x, y)
+    if not isinstance(output, Tensor) or output.shape != right.shape:
+        expect("SingleHead", output, right, _wrong_heads(like, x, y))
     if not isinstance(output, Tensor) or not output.requires_grad:
         raise CheckFailed("the output has no gradient: is there a detach, a no_grad or a .data?")
-    if output.shape != right.shape:
-        expect("SingleHead", output, right, _wrong_heads(like, x, y))
     names = [n for n, _ in like.named_parameters() if n in dict(head.named_parameters())]
     theirs, ours = ([*map(module.get_parameter, names)] for module in (head, like))
     found = torch.autograd.grad(output, [x, y, *theirs], upstream, allow_unused=True)
