@@ -484,12 +484,12 @@ def _large(student: Student, draw: Draw) -> None:
     _check_blocked(student, (query, key, value), 4, "scores near 800 and -800")
 
 
-# All scores of WIDE queries and MANY keys take 64 MiB in float32, a mask of them 16 MiB. A piece of
-# LONG keys takes 1 MiB, which leaves room for some of them, also in float64. A piece of LONG
-# queries is the whole matrix.
-WIDE, MANY, LONG = 256, 2**16, 1024
+# All scores of WIDE queries and MANY keys take 128 MiB in float32, a mask of them 32 MiB beside the
+# 4 MiB of the inputs. A piece of LONG keys takes 1 MiB, which leaves room for several, and for
+# copies of the inputs in float64. A piece of LONG queries is the whole matrix.
+WIDE, MANY, LONG = 64, 2**19, 4096
 MIB = 2**20
-ROOM = 18 * MIB
+ROOM = 40 * MIB
 NO_ROOM = (
     f"One piece of scores takes {4 * WIDE * LONG // MIB} MiB, all scores take "
     f"{4 * WIDE * MANY // MIB} MiB, and a mask of all pairs {WIDE * MANY // MIB} MiB: keep one "
@@ -499,8 +499,8 @@ NO_ROOM = (
 
 def _without_matrix(name: str, mask: rules.MaskRule | None) -> Callable[[Student, Draw], None]:
     def run(student: Student, draw: Draw) -> None:
-        query = draw.randn(WIDE, 2, dtype=torch.float32)
-        key, value = (draw.randn(MANY, 2, dtype=torch.float32) for _ in range(2))
+        query = draw.randn(WIDE, 1, dtype=torch.float32)
+        key, value = (draw.randn(MANY, 1, dtype=torch.float32) for _ in range(2))
         value[-WIDE:] *= 1000  # or nobody could tell that keys are hidden from some of the queries
         function = student.function(name)
         what = f"{name}, {WIDE} queries, {MANY:,} keys, size={LONG}"

@@ -570,9 +570,9 @@ WRONG = [
         "a power divided by the logarithm",
     ),
     # Question 4
-    ("blocked", "whole matrix", WHOLE, 3, "all scores take 64 MiB"),
-    ("blocked", "all pieces kept", ALL_PIECES, 3, "all scores take 64 MiB"),
-    ("blocked", "queries in pieces", QUERIES_IN_PIECES, 3, "all scores take 64 MiB"),
+    ("blocked", "whole matrix", WHOLE, 3, "all scores take 128 MiB"),
+    ("blocked", "all pieces kept", ALL_PIECES, 3, "all scores take 128 MiB"),
+    ("blocked", "queries in pieces", QUERIES_IN_PIECES, 3, "all scores take 128 MiB"),
     ("blocked", "not shrunk", _blocked(shrink="1"), 0, "neither total nor values"),
     (
         "blocked",
@@ -588,7 +588,7 @@ WRONG = [
         0,
         "the total is not",
     ),
-    ("blocked", "no scale", _blocked(scores="query @ k.mT"), 0, "not divided by √d"),
+    ("blocked", "no scale", _blocked(scores="query @ k.mT"), 1, "not divided by √d"),
     (
         "blocked",
         "scale of e",
@@ -624,8 +624,8 @@ WRONG = [
         "The top is subtracted",
     ),
     # Question 5
-    ("blocked-causal", "whole matrix", WHOLE_CAUSAL, 3, "a mask of all pairs 16 MiB"),
-    ("blocked-causal", "whole mask", WHOLE_MASK, 3, "a mask of all pairs 16 MiB"),
+    ("blocked-causal", "whole matrix", WHOLE_CAUSAL, 3, "a mask of all pairs 32 MiB"),
+    ("blocked-causal", "whole mask", WHOLE_MASK, 3, "a mask of all pairs 32 MiB"),
     (
         "blocked-causal",
         "no mask",
@@ -700,7 +700,7 @@ WRONG = [
         "blocked-causal",
         "hidden keys counted",
         _causal(total="shrink * total + torch.exp(whole - floor).sum(-1, keepdim=True)"),
-        0,
+        1,
         "counts the hidden keys",
     ),
     # Question 6
