@@ -63,7 +63,7 @@ def mentions(cell: str, aliases: dict[str, str]) -> list[str]:
     """
     try:
         tree = ast.parse(without_magic(_body(cell)))
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # null bytes, deep nesting
         return []
     imported = dict(_aliases(tree))
     aliases |= imported

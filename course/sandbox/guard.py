@@ -28,6 +28,7 @@ _PAGE = resource.getpagesize()
 class Guard:
     def __init__(self, pid: int, who: Rights, control: socket.socket, limits: Limits) -> None:
         self.pid, self.who, self.control, self.limits = pid, who, control, limits
+        self.shared = _own_memory(os.getpid())  # by all that are forked, as long as it is not used
 
     def watch(self) -> None:
         """Until the process or the grader ends; then leave none of the processes alive."""
@@ -70,7 +71,7 @@ class Guard:
         """Whether all processes of the student together use more than they may."""
         memory, seconds = 0, 0.0
         for pid in self._processes():
-            memory += _own_memory(pid)
+            memory += max(_own_memory(pid) - self.shared, 0)
             seconds += _cpu_seconds(pid)
         if memory > self.limits.memory_bytes:
             return "memory"

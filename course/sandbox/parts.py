@@ -51,6 +51,22 @@ class Built:
         return self.root
 
 
+@dataclass(frozen=True)
+class About:
+    """What a name stands for."""
+
+    callable: bool
+    module: bool  # a class of modules
+    type: str
+    signature: inspect.Signature | None
+
+
+def read_about(reply: dict[str, Any]) -> About:
+    told = reply["result"]
+    flags = told["callable"] is True, told["module"] is True
+    return About(*flags, str(told["type"]), read_signature(told["signature"]))
+
+
 def read_signature(told: Any) -> inspect.Signature | None:
     """A signature from the names, kinds and defaults of its parameters."""
     if told is None:

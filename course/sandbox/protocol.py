@@ -177,6 +177,14 @@ def _missing(count: int) -> int:
     return -count % _PAD
 
 
+def frame(message: Any, packer: Packer) -> list[memoryview]:
+    """All bytes of a message, in parts."""
+    described = packer.described()
+    text = json.dumps({"m": message, "a": described}).encode()
+    chunks = list(_chunks(packer.tensors, [entry[3] for entry in described]))
+    return [memoryview(_SIZES.pack(len(text), sum(map(len, chunks))) + text), *chunks]
+
+
 def bytes_of(tensor: Tensor) -> memoryview:
     """The memory of a contiguous tensor that is not empty, without a copy."""
     flat = tensor.as_strided((tensor.numel(),), (1,))  # a single number can have a stride of 0
@@ -308,23 +316,14 @@ class Channel:
     ) -> None:
         self.sock, self.trusted, self.gone = sock, trusted, gone
         self.most_text, self.most_numbers = most_text, most_numbers
-        self.received = 0  # bytes of arrays in the last message
 
-    def send(self, value: Any, packer: Packer | None = None, deadline: float | None = None) -> int:
-        """Send a message; the number of bytes of its arrays."""
-        packer = packer or Packer()
-        message = packer.pack(value)
-        return self.send_packed(message, packer, deadline)
+    def send(self, value: Any) -> None:
+        packer = Packer()
+        self.send_packed(packer.pack(value), packer)
 
-    def send_packed(self, message: Any, packer: Packer, deadline: float | None = None) -> int:
-        described = packer.described()
-        text = json.dumps({"m": message, "a": described}).encode()
-        layouts = [entry[3] for entry in described]
-        chunks = list(_chunks(packer.tensors, layouts))
-        count = sum(map(len, chunks))
-        for chunk in (memoryview(_SIZES.pack(len(text), count) + text), *chunks):
-            self._send(chunk, deadline)
-        return count
+    def send_packed(self, message: Any, packer: Packer, deadline: float | None = None) -> None:
+        for chunk in frame(message, packer):
+            self.send_chunk(chunk, deadline)
 
     def receive(self, deadline: float | None = None) -> Message:
         text, count = _SIZES.unpack(self._receive(_SIZES.size, deadline))
@@ -335,7 +334,6 @@ class Channel:
         if sum(d.bytes + _missing(d.bytes) for d in described) != count:
             raise ProtocolError("the arrays are not as long as they should be")
         body = self._receive(count, deadline)
-        self.received = count
         tensors, start = [], 0
         for d in described:
             tensors.append(d.made_of(body, start))
@@ -345,7 +343,7 @@ class Channel:
     def close(self) -> None:
         self.sock.close()
 
-    def _send(self, chunk: memoryview, deadline: float | None) -> None:
+    def send_chunk(self, chunk: memoryview, deadline: float | None) -> None:
         while chunk:
             self._wait(select.POLLOUT, deadline)
             try:

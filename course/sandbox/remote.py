@@ -22,7 +22,7 @@ from ..model import Function, Missing
 from . import bridge
 from .errors import described, in_words, rebuilt
 from .limits import MIB, Limits
-from .parts import Built, build, read_signature
+from .parts import Built, build, read_about
 from .protocol import Channel, Ended, Message, Packer, ProtocolError, TimeOut, TooLarge
 
 Found = TypeVar("Found")
@@ -129,6 +129,9 @@ class RemoteStudent:
             self._alive()
         except Stopped:  # the time of the submission is used up: every question will say so
             self._stop()
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -140,14 +143,14 @@ class RemoteStudent:
         return self._ask("value", name, name=name)
 
     def function(self, name: str) -> RemoteFunction:
-        about = self._ask("describe", name, name=name)
-        if not about["callable"]:
-            raise Missing(f"{name} is no function: it is a {about['type']}.")
-        return RemoteFunction(self, name, about["signature"])
+        about = self._ask("describe", name, name=name, read=read_about)
+        if not about.callable:
+            raise Missing(f"{name} is no function: it is a {about.type}.")
+        return RemoteFunction(self, name, about.signature)
 
     def module(self, name: str, **sizes: Any) -> nn.Module:
-        about = self._ask("describe", name, name=name)
-        if not about["module"]:
+        about = self._ask("describe", name, name=name, read=read_about)
+        if not about.module:
             raise Missing(f"{name} is no class of modules: class {name}(nn.Module) is expected.")
         birth = int(torch.randint(2**62, ()))
         question = {"name": name, "sizes": sizes, "birth": birth}
@@ -163,10 +166,10 @@ class RemoteStudent:
         packer = Packer(self._refer)
         question = {"do": "test", "name": name, "arguments": [_Program(program)]}
         content = packer.pack(question)
-        said = self._put(process, content, packer, lambda reply: dict(reply.get()["result"]), name)
-        if said["in a copy"] is not True:  # there were threads, which can't be copied
+        says, copied = self._put(process, content, packer, _says, name)
+        if not copied:  # there were threads, which can't be copied
             self._stop()
-        return str(said["says"])
+        return says
 
     # What goes beyond it
 
@@ -368,16 +371,21 @@ class RemoteStudent:
             except Stopped as error:
                 self._give_up(cell, str(error))
                 continue
-            self._binds[cell] = found["binds"]
-            self._mentions += [(cell, name) for name in found["mentions"]]
+            except Exception:  # it will say so again when it is run
+                continue
+            self._binds[cell], mentioned = found
+            self._mentions += [(cell, name) for name in mentioned]
 
-    def _scanned(self, text: str) -> dict[str, Any]:
+    def _scanned(self, text: str) -> tuple[list[str], list[str]]:
         process = self._process or self._started()
         packer = Packer()
         content = packer.pack({"do": "scan", "text": text})
-        return self._put(
-            process, content, packer, lambda reply: dict(reply.get()["result"]), "a cell"
-        )
+
+        def read(reply: Message) -> tuple[list[str], list[str]]:
+            found = reply.get()["result"]
+            return [*map(str, found["binds"])], [*map(str, found["mentions"])]
+
+        return self._put(process, content, packer, read, "a cell")
 
     def _started(self) -> Process:
         process = self._process = Process(self.sandbox)
@@ -431,9 +439,11 @@ class RemoteStudent:
 class RemoteFunction:
     """A student's function: called here, it runs there. Its gradients come from there too."""
 
-    def __init__(self, student: RemoteStudent, name: str, signature: Any) -> None:
+    def __init__(
+        self, student: RemoteStudent, name: str, signature: inspect.Signature | None
+    ) -> None:
         self.student, self.name, self.__name__ = student, name, name
-        self._signature = read_signature(signature)
+        self._signature = signature
         self._over: Stopped | None = None
 
     @property
@@ -483,6 +493,12 @@ class _Program:
 
     def __init__(self, function: Function) -> None:
         self.function = function
+
+
+def _says(reply: Message) -> tuple[str, bool]:
+    """What a student's test said, and whether the process is as it was before."""
+    said = reply.get()["result"]
+    return str(said["says"]), said["in a copy"] is True
 
 
 def _built(reply: dict[str, Any]) -> Built:

@@ -27,7 +27,7 @@ from .cells import binds, compiled, mentions
 from .contain import trim
 from .errors import Absent, described, ended, rebuilt, text_of
 from .observe import Observer
-from .protocol import Channel, Message, Packer
+from .protocol import Channel, Message, Packer, frame
 
 _ANSWERED = 70  # the exit code of a copy that has answered
 
@@ -62,14 +62,19 @@ class Worker:
                 self._respond(partial(self._answer, message))
 
     def _respond(self, answer: Callable[[Packer], Any]) -> None:
-        packer = Packer()
         try:
-            content = answer(packer)
+            parts = self._framed(answer)
         except BaseException as error:  # a student may raise anything
-            packer = Packer()
-            content = packer.pack({"error": described(error)})
+            told = {"error": described(error)}
+            parts = self._framed(lambda packer: packer.pack(told))
+        for part in parts:
+            self.channel.send_chunk(part, None)
+
+    def _framed(self, answer: Callable[[Packer], Any]) -> list[memoryview]:
+        packer = Packer()
+        content = answer(packer)
         more = packer.pack({"question": self.question})
-        self.channel.send_packed({"dict": [*content["dict"], *more["dict"]]}, packer)
+        return frame({"dict": [*content["dict"], *more["dict"]]}, packer)
 
     def _in_a_copy(self, message: Message) -> None:
         """Answer from a process that ends afterwards: the next one knows nothing of it."""
@@ -115,9 +120,7 @@ class Worker:
 
     def do_describe(self, question: dict[str, Any]) -> dict[str, Any]:
         thing = self._named(question["name"])
-        kind = "class" if isinstance(thing, type) else "value"
         return {
-            "kind": kind,
             "callable": callable(thing),
             "module": isinstance(thing, type) and issubclass(thing, nn.Module),
             "type": type(thing).__name__,

@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import site
 import socket
@@ -81,17 +82,42 @@ def _be_private() -> None:
 
 def _serve(sock: socket.socket, settings: Settings) -> None:
     guards: set[int] = set()
+    woken, poll = _woken_by_ends(), select.poll()
+    for each in (sock, woken):
+        poll.register(each, select.POLLIN)
     while True:
-        request, descriptors, _, _ = socket.recv_fds(sock, 1, 2)
-        _reap(guards)
-        if not request:
-            break
-        if (pid := os.fork()) == 0:
-            sock.close()
-            _guard(descriptors[0], descriptors[1], settings)
-        guards.add(pid)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        ready = dict(poll.poll())
+        if woken.fileno() in ready:
+            woken.recv(1000)
+            _reap(guards)
+        if sock.fileno() in ready and not _fork(sock, guards, settings):
+            signal.set_wakeup_fd(-1)
+            return
+
+
+def _woken_by_ends() -> socket.socket:
+    """A socket that can be read as soon as a child has ended."""
+    read, write = socket.socketpair()
+    write.setblocking(False)
+    signal.set_wakeup_fd(write.detach(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return read
+
+
+def _fork(sock: socket.socket, guards: set[int], settings: Settings) -> bool:
+    """Start a guard with the descriptors that come; False where the grader has hung up."""
+    request, descriptors, _, _ = socket.recv_fds(sock, 1, 2)
+    if not request:
+        return False
+    if (pid := os.fork()) == 0:
+        sock.close()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _guard(descriptors[0], descriptors[1], settings)
+    guards.add(pid)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return True
 
 
 def _reap(guards: set[int]) -> None:
@@ -99,8 +125,9 @@ def _reap(guards: set[int]) -> None:
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
             guards.discard(ended)
-    below = {pid for guard in guards for pid in descendants(guard)}
-    for pid in set(descendants(os.getpid())) - guards - below:
+    everybody = set(descendants(os.getpid()))  # before the rest: a guard may fork meanwhile
+    guarded = {pid for guard in guards for pid in descendants(guard)}
+    for pid in everybody - guards - guarded:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
@@ -169,7 +196,7 @@ def _confine(settings: Settings, folders: list[str], who: contain.Rights) -> Non
     limits = settings.limits
     sizes = {
         "memory_bytes": limits.memory_bytes,
-        "cpu_seconds": limits.cpu_seconds,
+        "cpu_seconds": limits.cpu_seconds + 1,  # the guard, which says why, comes first
         "file_bytes": limits.disk_bytes,
         "processes": limits.processes,
         "open_files": limits.open_files,
