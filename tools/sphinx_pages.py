@@ -67,7 +67,7 @@ def link(
 
 # In the order in which they need each other. Plain scripts and no modules: a browser loads modules
 # from a server only, and the book is also read as files.
-PLAY = ("attention.js", "presets.js", "link.js", "play.js")
+PLAY = ("attention", "presets", "link", "words", "elements", "controls", "results", "play")
 
 
 def load_play(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object) -> None:
@@ -76,7 +76,7 @@ def load_play(app: Sphinx, page: str, template: str, context: dict[str, Any], tr
         return
     app.add_css_file("play/play.css")
     for name in PLAY:
-        app.add_js_file(f"play/{name}", loading_method="defer")
+        app.add_js_file(f"play/{name}.js", loading_method="defer")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

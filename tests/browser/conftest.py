@@ -94,7 +94,8 @@ def visit(browser, address):
     def opened(path="play.html", **options):
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         contexts.append(context)
-        context.set_default_timeout(5000)
+        context.set_default_timeout(10_000)
+        context.set_default_navigation_timeout(60_000)
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda m: faults.append(m.text) if m.type in LOUD else None)

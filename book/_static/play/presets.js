@@ -59,7 +59,7 @@
     heads: 2,
     queries: WORDS,
     keys: WORDS,
-    features: ["thing asks", "action asks", "thing asks", "action asks"],
+    features: ["thing", "action", "thing", "action"],
     carried: ["thing", "lively", "thing", "lively"],
     q: X.map(([thing, action]) => [thing, action, thing, action]),
     k: [
