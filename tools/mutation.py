@@ -58,9 +58,10 @@ def parts() -> dict[str, Part]:
     aside = ("plots", "checks")
     silent = (*AROUND, "package")  # what they test is not what a line of the package does
     tests = [path.stem for path in sorted((ROOT / "tests").glob("test_*.py"))]
-    kinds = {test: test.removeprefix("test_") for test in tests}
-    core = [t for t, kind in kinds.items() if kind.split("_")[0] not in aside and kind not in silent]
     of_checks = tuple(f"tests/{test}.py" for test in tests if test.startswith("test_checks"))
+    kinds = {test: test.removeprefix("test_") for test in tests}
+    aside_too = {test for test, kind in kinds.items() if kind.split("_")[0] in aside}
+    core = [test for test in tests if test not in aside_too and kinds[test] not in silent]
     files = [path.name for path in sorted((ROOT / "mini_attention").glob("*.py"))]
     checks = [
         f"mini_attention/checks/{path.name}"

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..functional import attention
 from ..mistakes import MISTAKES, RUNNING
 from ..mistakes.running import Running
+from .answer import answer
 from .blocked_cases import cases_of_blocks, cases_of_merges
 from .case import Names, Program, Report, Subject, Unfit, all_masked
 from .engine import check
@@ -30,7 +31,8 @@ def check_blocked(
         function  takes query ... i d, key ... j d, value ... j e, and a size of its blocks, in a
                   parameter with "block" or "size" in its name; where it has parameters for them
                   a mask (True where query i may attend to key j), bias and scale; returns the
-                  output ... i e, or a tuple that begins with it
+                  output ... i e, or a tuple that begins with it; where it raises for leading axes
+                  it is asked about matrices alone
         only      the mechanisms to check, by their names in the report; all unless given
         seed      another seed asks with other numbers
 
@@ -60,11 +62,12 @@ def check_blocked(
     taken = {p.name for p in rest}
     takes = {"cross", "block_size", *OPTIONS.intersection(taken), *(["mask"] if mask else [])}
     program, axes = program_of(_with_size(function, size), rest, mask.name if mask else None)
-    takes |= {"heads"} if axes != 1 else set()
     cases = list(cases_of_blocks(seed))
     if mask is not None and mask.default is REQUIRED:
         cases = all_masked(cases)
     usual = next(case for case in cases if case.mechanism == "leading axes")
+    if axes != 1 and isinstance(answer(program, usual), dict):  # else it is one for matrices
+        takes.add("heads")
     subject = Subject(
         program, takes, Program(_in_one(attention)), _rivals(), _pairs, usual,
         mistakes={**MISTAKES, **RUNNING}, name=name_of(function),

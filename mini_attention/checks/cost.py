@@ -79,7 +79,7 @@ def _pairs(known: Mapping[str, Mistake]) -> Iterator[tuple[Names, Program]]:
 
 
 def _of_sizes(total: Callable[[Mapping[str, Any]], float]) -> Program:
-    return _program(lambda mask, **sizes: total(sizes))
+    return _program(lambda no_mask, /, **sizes: total(sizes))
 
 
 def _program(call: Callable[..., Any], column: str = "flops") -> Program:

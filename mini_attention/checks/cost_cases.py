@@ -17,7 +17,7 @@ BYTES = ("itemsize",)
 
 def cases_of_costs(defaults: Mapping[str, Any], seed: int) -> Iterator[Case]:
     """Questions for these arguments; True and False are asked of those with such a default."""
-    flags = [name for name, default in defaults.items() if isinstance(default, bool)]
+    flags = {name: default for name, default in defaults.items() if isinstance(default, bool)}
     counts = [name for name in defaults if name not in flags]
     draw = _Draw(counts, flags, seed)
     yield Case("ones", "Every size is 1.", {}, options=draw.sizes([1] * len(counts)))
@@ -32,8 +32,8 @@ def cases_of_costs(defaults: Mapping[str, Any], seed: int) -> Iterator[Case]:
         yield Case(
             "all together", "No two sizes are alike.", {}, options=draw.sizes(draw.primes(first))
         )
-    for flag in flags:
-        other = draw.sizes(draw.primes(0)) | {flag: not defaults[flag]}
+    for flag, default in flags.items():
+        other = draw.sizes(draw.primes(0)) | {flag: not default}
         yield Case(flag, f"{flag} is {other[flag]}.", {}, options=other)
     large = [64 * prime for prime in draw.primes(3)]
     yield Case("large sizes", "Sizes as they are in use.", {}, options=draw.sizes(large))
@@ -42,7 +42,7 @@ def cases_of_costs(defaults: Mapping[str, Any], seed: int) -> Iterator[Case]:
 class _Draw:
     """Sizes that fit each other."""
 
-    def __init__(self, counts: Sequence[str], flags: Sequence[str], seed: int) -> None:
+    def __init__(self, counts: Sequence[str], flags: Mapping[str, bool], seed: int) -> None:
         self.counts, self.flags = counts, flags
         self.generator = torch.Generator().manual_seed(seed)
 
@@ -59,4 +59,4 @@ class _Draw:
                 sizes[name] = 1 if sizes[name] == 1 else 2 ** (sizes[name] % 3 + 1)
             if name in MODEL:
                 sizes[name] *= max([1, *(sizes[n] for n in sizes if n in HEADS)])
-        return sizes
+        return sizes | dict(self.flags)

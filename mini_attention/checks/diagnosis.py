@@ -184,7 +184,7 @@ def _numbers(values: Any) -> str:
     return f"{values:.0f}" if whole and float(short) != values else short  # digits count
 
 
-def is_not_written(error: Exception | None) -> bool:
+def is_not_written(error: Answer) -> bool:
     """Whether it says so: torch raises the same for a dtype, or a device, that it can't do."""
     theirs = ("not implemented for '", "Could not run")
     return isinstance(error, NotImplementedError) and not any(t in str(error) for t in theirs)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .answer import answer, expected_of, same
+from torch import Tensor
+
+from .answer import Answer, answer, expected_of, same
 from .case import Case, CheckFailed, Report, Subject, Unfit
 from .diagnosis import failure, is_not_written, unwritten
 
@@ -19,15 +21,25 @@ def check(subject: Subject, cases: Sequence[Case], only: Sequence[str] | None) -
     notes = []
     for case in put:
         expected, got = expected_of(subject, case), answer(subject.program, case)
+        if isinstance(expected, Exception) and not case.note:
+            raise expected  # of what is right, and so the question's own
         if (isinstance(expected, Exception) and isinstance(got, Exception)) or same(got, expected):
             continue
         if not case.note:
-            assert isinstance(expected, dict), expected
-            cause = got if isinstance(got, Exception) and not isinstance(got, Unfit) else None
-            if is_not_written(cause):
-                raise CheckFailed(unwritten(subject.name, case, case is put[0])) from cause
-            raise CheckFailed(failure(subject, case, expected, got, put)) from cause
+            assert isinstance(expected, dict)
+            raise _failed(subject, case, expected, got, put)
         notes.append(case.note)
     passed = dict.fromkeys(case.mechanism for case in put if not case.note)
     asked = dict.fromkeys(case.mechanism for case in cases if not case.note)
     return Report([*passed], [name for name in asked if name not in passed], notes)
+
+
+def _failed(
+    subject: Subject, case: Case, expected: dict[str, Tensor], got: Answer, put: Sequence[Case]
+) -> CheckFailed:
+    if is_not_written(got):
+        failed = CheckFailed(unwritten(subject.name, case, case is put[0]))
+    else:
+        failed = CheckFailed(failure(subject, case, expected, got, put))
+    failed.__cause__ = got if isinstance(got, Exception) and not isinstance(got, Unfit) else None
+    return failed

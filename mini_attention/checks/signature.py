@@ -65,9 +65,14 @@ def matched(
 def by_name(
     function: Callable[..., Any], names: Mapping[str, inspect.Parameter] | None = None
 ) -> Callable[..., Any]:
-    """The function as a program without a mask, to be called with other names for its arguments."""
+    """The function as a program without a mask, called by its own names for what is given.
 
-    def call(mask: None, **given: Any) -> Any:
+    Where it tells no names, it is called by position.
+    """
+
+    def call(no_mask: None, /, **given: Any) -> Any:
+        if names == {}:
+            return function(*given.values())
         theirs = {name: parameter.name for name, parameter in (names or {}).items()}
         return function(**{theirs.get(name, name): x for name, x in given.items()})
 

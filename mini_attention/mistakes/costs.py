@@ -36,7 +36,9 @@ class Right:
         self.like, self.column = like, column
         self.known: dict[tuple[tuple[str, Any], ...], dict[str, float]] = {}
         given = inspect.signature(like).parameters.values()
-        self.flags = [p.name for p in given if isinstance(p.default, bool)]
+        defaults = {p.name: p.default for p in given if isinstance(p.default, int)}
+        self.flags = [name for name, default in defaults.items() if isinstance(default, bool)]
+        self.usual = {name: x for name, x in defaults.items() if name not in self.flags}
 
     def parts(self, sizes: Sizes) -> dict[str, float]:
         key = tuple(sizes.items())
@@ -136,9 +138,15 @@ def _sizes(right: Right, names: Sequence[str]) -> Iterator[Mistake]:
         yield _mistake("size", f"a factor {name} is missing", what, _power(right, name, -1))
         what = f"It has {name}² where {name} is right, or {name} where there should be none."
         yield _mistake("size", f"a factor {name} too many", what, _power(right, name, 1))
+    for one, other in itertools.permutations(names, 2):
+        what = f"{one} stands where {other} should."
+        yield _mistake("size", f"{one} in place of {other}", what, _replaced(right, other, one))
     for one, other in itertools.combinations(names, 2):
         what = f"{one} stands where {other} should, and {other} where {one} should."
         yield _mistake("size", f"{one} and {other} exchanged", what, _exchanged(right, one, other))
+    for name, value in right.usual.items():
+        what = f"{name} is {value} unless it is given, and it can be given."
+        yield _mistake("parts", f"{name} taken to be {value}", what, _changed(right, {name: value}))
     for flag, value in itertools.product(right.flags, (False, True)):
         what = "The biases of projections are left out." if flag == "proj_bias" else ""
         yield _mistake("parts", f"{flag} taken to be {value}", what, _changed(right, {flag: value}))
@@ -150,6 +158,10 @@ def _changed(right: Right, new: Sizes) -> Total:
 
 def _power(right: Right, name: str, power: int) -> Total:
     return lambda sizes: right.total(sizes) * float(sizes[name]) ** power
+
+
+def _replaced(right: Right, name: str, by: str) -> Total:
+    return lambda sizes: right.total({**sizes, name: sizes[by]})
 
 
 def _exchanged(right: Right, one: str, other: str) -> Total:
