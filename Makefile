@@ -28,8 +28,8 @@ help:
 	@echo "make mutation    how many small changes to the package the tests notice"
 	@echo "make mistakes    whether tests and notebooks notice mistakes that people make"
 	@echo "make frameworks  compare with JAX and Keras, in an environment of their own"
+	@echo "make course      grade hundreds of answers to the assignments, and a class of a hundred"
 	@echo "make nbgrader    release, grade and export every assignment with nbgrader itself"
-	@echo "make course      grade a class of 100, in 90 seconds at most"
 	@echo "make processors  tests and notebooks as on older processors, with one thread and two"
 	@echo "make package     the tests of the package alone, with whichever torch is in .venv"
 	@echo
@@ -49,6 +49,9 @@ unit: $(READY)
 package: $(READY)
 	@$(BIN)/python -m tools.steps package
 
+course: $(READY)
+	@$(BIN)/python -m tools.steps course
+
 processors: $(READY)
 	@$(BIN)/python -m tools.steps processors
 
@@ -64,9 +67,6 @@ frameworks: .venv-frameworks/.ready
 
 nbgrader: .venv-nbgrader/.ready
 	@OMP_NUM_THREADS=1 .venv-nbgrader/bin/python -m pytest -q tests/nbgrader
-
-course: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -c "from tests.course.measure import main; main()"
 
 bench: .venv/.ready-bench
 	@$(BIN)/python -m benchmarks $(if $(FULL),--full) $(if $(THREADS),--threads $(THREADS))

@@ -4,6 +4,7 @@
     python -m tools.steps test          everything: style, types, tests, notebooks, the book
     python -m tools.steps unit          the tests of the package that take a minute together
     python -m tools.steps package       all tests of the package, with the torch in .venv
+    python -m tools.steps course        all answers to the assignments, and how long a class takes
     python -m tools.steps processors    tests and notebooks as on older processors, 1 thread and 2
 
 A step that passes takes a line. One that fails shows what it printed and what to do about it; the
@@ -83,7 +84,7 @@ TEST = (
     ),
     Step(
         "tests",
-        module("pytest", "-q", "-n", WORKERS, "--cov"),
+        module("pytest", "-q", "-n", WORKERS, "--cov", "-m", "not full"),
         "run one alone: .venv/bin/pytest tests/FILE.py -k NAME; where all pass and a branch of "
         "the package is missing, it needs a test",
         is_pytest=True,
@@ -112,6 +113,17 @@ UNIT = replace(
     PACKAGE,
     command=(*PACKAGE.command, "-m", "not slow"),
     remedy="run one alone: .venv/bin/pytest tests/FILE.py -k NAME",
+)
+COURSE = Step(
+    "course",
+    module("pytest", "-q", "-n", WORKERS, "tests/course"),
+    "an answer gets what tests/course/answers says: mend the question, or what is said there",
+    is_pytest=True,
+)
+CLASS = Step(
+    "class",
+    module("tests.course.measure"),
+    "the lines above say how long a class took",
 )
 
 
@@ -202,6 +214,10 @@ def run_package() -> int:
     return 1 if run(PACKAGE).failed else 0
 
 
+def run_course() -> int:
+    return 1 if run(COURSE).failed + run(CLASS).failed else 0
+
+
 def instruction_sets() -> tuple[str, ...]:
     """Those that torch has kernels for and this processor has, its own last."""
     import torch  # takes seconds, and no other command needs it
@@ -217,7 +233,7 @@ def as_on(instructions: str, threads: int, workers: int) -> tuple[Step, Step]:
     name = f"{instructions} {threads}"
     remedy = "run it alone with " + " ".join(f"{key}={value}" for key, value in environment.items())
     parallel = ("-n", str(workers), "--dist", "loadfile")
-    tests = module("pytest", "-q", *parallel)
+    tests = module("pytest", "-q", *parallel, "-m", "not full")
     notebooks = module("pytest", "-q", "--nbval", "book", *parallel)
     return (
         Step(f"{name} tests", tests, remedy, True, environment),
@@ -243,6 +259,7 @@ COMMANDS = {
     "test": run_test,
     "unit": run_unit,
     "package": run_package,
+    "course": run_course,
     "processors": run_processors,
 }
 

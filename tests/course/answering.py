@@ -59,10 +59,10 @@ def hint_of(step, student, seed):
 
 
 def catalogue(wrong):
-    """Each wrong answer as a parameter: all but a few of a question are slow."""
+    """Each wrong answer as a parameter: all but a few of a question wait for `make course`."""
     seen, found = Counter(), []
     for question, name, *rest in wrong:
         seen[question] += 1
-        marks = [pytest.mark.slow] if seen[question] > QUICK else []
+        marks = [pytest.mark.full] if seen[question] > QUICK else []
         found.append(pytest.param(question, *rest, id=f"{question}: {name}", marks=marks))
     return found

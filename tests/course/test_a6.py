@@ -14,7 +14,7 @@ SOLVED = answering.cells_of(sources.read(SOURCE))
 IMPORTS = SOLVED[0]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("style", answers.RIGHT)
 def test_a_right_answer_gets_all_points_however_it_is_written(answers_sandbox, style):
     for question in QUESTIONS.values():
