@@ -1,6 +1,6 @@
 """How long a class takes: 100 submissions of assignment 1 on two cores, in at most 90 seconds.
 
-python -m tests.course.measure [NUMBER]
+`make course` runs it.
 """
 
 import json
@@ -52,3 +52,7 @@ def main(number=100):
     print(f"{number} submissions, {full} with all points: {seconds:.0f} s, {computed:.0f} s of CPU")
     if seconds > MOST_SECONDS * number / 100:
         sys.exit(f"100 submissions take more than {MOST_SECONDS} s on {JOBS} cores")
+
+
+if __name__ == "__main__":
+    main()
