@@ -29,6 +29,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that beg
 BARS = 10
 COMMON = 15  # mistakes that are listed
 NAMED = re.compile(r"(?:It looks like this mistake|Or like this): (.+?)\.(?:\n|$)", re.DOTALL)
+PLACE = re.compile(r"\ncell \d+, line .*")  # the line of a student's cell
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
@@ -168,9 +169,7 @@ def common_mistakes(paper: Paper, graded: Sequence[Result]) -> list[dict[str, An
         (verdict.grade_id, what)
         for result in graded
         for verdict in result.verdicts
-        for what in {
-            mistake(outcome.step, outcome.hint) for outcome in verdict.outcomes if outcome.hint
-        }
+        for what in {mistake(outcome.hint) for outcome in verdict.outcomes if outcome.hint}
     )
     return [
         {"count": count, "question": paper.titles[grade_id], "what": what}
@@ -178,9 +177,9 @@ def common_mistakes(paper: Paper, graded: Sequence[Result]) -> list[dict[str, An
     ]
 
 
-def mistake(step: str, hint: str) -> str:
+def mistake(hint: str) -> str:
     """What a hint says is wrong: the same text for the same mistake on other inputs."""
     if named := NAMED.search(hint):
         return " ".join(named[1].split())
-    first = hint.strip().partition("\n")[0]
-    return f"{step}: {NUMBER.sub('…', first)[:160]}"
+    first = PLACE.sub("", hint.strip().partition("\n\n")[0])
+    return NUMBER.sub("…", " ".join(first.split()))[:160]

@@ -15,6 +15,7 @@ left is graded, each by itself, and told: which of them counts is not for a prog
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -87,7 +88,7 @@ class Submission:
 
     owner: Owner
     file: str
-    data: bytes = b""
+    digest: str = ""  # of the file's bytes
     notebook: Notebook | None = None
     problem: str = ""
     remarks: Sequence[str] = field(default=())
@@ -157,7 +158,8 @@ def _open(who: Owner, file: File, belongs: Callable[[Notebook], str]) -> Submiss
     except (Unreadable, OSError) as error:
         return Submission(who, file.path, problem=str(error), remarks=remarks)
     remarks += content.remarks
-    return Submission(who, file.path, data, content, belongs(content), remarks)
+    digest = hashlib.sha256(data).hexdigest()
+    return Submission(who, file.path, digest, content, belongs(content), remarks)
 
 
 def _nothing(found: Sequence[tuple[Owner, File]], remarks: Sequence[str]) -> Submission:

@@ -1,5 +1,6 @@
 """The commands say what they do, and bad input is one line and exit code 2."""
 
+import os
 import subprocess
 import sys
 
@@ -221,6 +222,14 @@ def test_help_shows_how_to_begin(called):
     done = subprocess.run(asked, cwd=run.ROOT, capture_output=True, text=True, check=True)
     assert "python -m course grade downloads/a1 --assignment 1" in done.stdout
     assert "seconds-in-all" in called("grade", "--help")[1]
+
+
+def test_a_terminal_that_shows_no_such_letters_stops_nothing(tmp_path):
+    hand_in(tmp_path / "class", {"学生.ipynb": b"x"})
+    asked = [sys.executable, "-m", "course", "grade", str(tmp_path / "class"), "--assignment", "1"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(asked, cwd=run.ROOT, capture_output=True, env=environment, check=True)
+    assert b"??: the file is not JSON" in done.stdout
 
 
 def test_helpers_import_little():

@@ -184,12 +184,17 @@ def test_pages_of_those_who_are_gone_are_removed(tmp_path):
 
 
 def test_a_mistake_is_known_by_the_name_in_its_hint():
-    assert reports.mistake("right", HINT) == "wrong scale"
+    assert reports.mistake(HINT) == "wrong scale"
 
 
 def test_a_mistake_without_a_name_is_the_same_with_other_numbers():
     hints = ["expected 5, got -0.5\n[1, 2]", "expected 7, got 1.5e-3\n[3, 4]"]
-    assert {reports.mistake("value", hint) for hint in hints} == {"value: expected …, got …"}
+    assert {reports.mistake(hint) for hint in hints} == {"expected …, got … […, …]"}
+
+
+def test_where_a_mistake_was_made_is_no_part_of_it():
+    hint = "f: not written\n  yet\ncell 5, line 3: raise NotImplementedError\n\nMore of it."
+    assert reports.mistake(hint) == "f: not written yet"
 
 
 def test_common_mistakes_are_counted_once_a_student():
@@ -198,7 +203,7 @@ def test_common_mistakes_are_counted_once_a_student():
     found = reports.common_mistakes(PAPER, class_of)
     assert found == [
         {"count": 2, "question": "The scale", "what": "wrong scale"},
-        {"count": 1, "question": "The scale", "what": "right: other"},
+        {"count": 1, "question": "The scale", "what": "other"},
     ]
 
 
