@@ -11,6 +11,8 @@ from typing import Any
 from .protocol import CannotHandOver
 
 _LONGEST = 4000  # characters of an error's text
+# What torch says then; with no memory left for the text itself it is cut short.
+_NO_MEMORY = ("can't allocate memory", "std::bad_alloc", "[enforce fail a")
 
 
 class Absent(Exception):
@@ -24,7 +26,7 @@ def described(error: BaseException) -> dict[str, Any]:
     if isinstance(error, CannotHandOver):
         return {"type": "unfit", "text": text_of(error), "where": ""}
     text = text_of(error)
-    if isinstance(error, MemoryError) or "can't allocate memory" in text:
+    if isinstance(error, MemoryError) or any(sign in text for sign in _NO_MEMORY):
         return {"type": "memory", "text": text, "where": _where(error)}
     return {"type": type(error).__name__, "text": text, "where": _where(error)}
 

@@ -760,7 +760,8 @@ def test_a_message_that_is_too_long_is_not_read(pair, lengths):
     "value",
     [
         [1], {"list": 3}, {"list": [], "tuple": []}, {"pickle": "x"}, {"tensor": 0},
-        {"tensor": "a"}, {"tensor": True}, {"array": -1}, {"dict": [[1]]}, {"dict": [[{"list": []}, 1]]},
+        {"tensor": "a"}, {"tensor": True}, {"array": -1}, {"dict": [[1]]},
+        {"dict": [[{"list": []}, 1]]},
         {"dtype": "object"}, {"dtype": []}, {"complex": [1]}, {"complex": "ab"}, 10**100,
         {"complex": [[], {}]}, {"program": 0}, {"own": "x"},
     ],
