@@ -172,7 +172,7 @@ def test_a_solution_outside_of_functions_becomes_a_placeholder_for_each_name():
 
 
 def test_names_that_are_assigned_together_or_twice_get_a_placeholder_each():
-    cell = small.solution("guess", f"{BEGIN}\na, (b, *c) = x = f(y)\nz = [1]\nz[a] = 2\n{END}")
+    cell = small.solution("guess", f"{BEGIN}\na, (b, *c) = x = f(y)\nz = [1]\nz[y] = 2\n{END}")
     assert set(text_of(handed_out(cell), "guess").split("\n")) == {
         f"{name} = ..." for name in "abcxz"
     }
