@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -113,7 +114,7 @@ def output(student: Student, draw: Draw) -> None:
 
 def _numbers(student: Student, name: str, count: int) -> list[float]:
     value = student.value(name)
-    given = value.flatten().tolist() if isinstance(value, Tensor) else value
+    given = value.flatten().tolist() if isinstance(value, Tensor | np.ndarray) else value
     if not isinstance(given, list | tuple):
         raise CheckFailed(f"{name}: a list of {count} numbers is expected")
     if len(given) != count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -426,7 +427,7 @@ def orders(student: Student, draw: Draw) -> None:
 
 def _moved(student: Student, name: str) -> list[int]:
     value = student.value(name)
-    given = value.tolist() if isinstance(value, Tensor) else value
+    given = value.tolist() if isinstance(value, Tensor | np.ndarray) else value
     if not isinstance(given, list | tuple):
         raise CheckFailed(f"{name}: a list of the places 0 to 5 is expected")
     if sorted(map(str, given)) != [*map(str, range(6))]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from course.model import Student
@@ -32,7 +33,7 @@ def numbers(student: Student, name: str, count: int) -> list[float]:
     value = student.value(name)
     if value is ...:
         raise CheckFailed(f"Not written yet: {name}.")
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor | np.ndarray):
         value = value.flatten().tolist()
     if not isinstance(value, list | tuple):
         raise CheckFailed(f"{name} should be a list of {count} numbers; got {_kind(value)}.")

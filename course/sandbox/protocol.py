@@ -19,6 +19,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class Packer:
             return value
         if isinstance(value, (int, np.integer)):
             return _integer(int(value))
-        if isinstance(value, (float, np.floating)):
+        if isinstance(value, (float, np.floating, Fraction)):
             return float(value)
         if isinstance(value, np.bool_):
             return bool(value)
