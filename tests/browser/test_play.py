@@ -315,7 +315,9 @@ HOSTILE = {
     "a control character": GOOD.replace("i=a_b", "i=a%00_b"),
     "text turned around": GOOD.replace("i=a_b", "i=%E2%80%AEa_b"),
     "half an escape": GOOD.replace("i=a_b", "i=%E2%_b"),
-    "too many words": GOOD.replace("j=c_d", "j=" + "_".join("abcdefghi")),
+    "too many words": GOOD.replace("i=a_b", "i=" + "_".join("abcdefghi")).replace(
+        "q=1~2", "q=" + "~".join("123456789")
+    ),
     "a row too few": GOOD.replace("q=1~2", "q=1"),
     "ragged rows": GOOD.replace("q=1~2", "q=1_2~2"),
     "no number": GOOD.replace("q=1~2", "q=1~NaN"),
