@@ -485,13 +485,13 @@ def _large(student: Student, draw: Draw) -> None:
 
 
 # All scores of WIDE queries and MANY keys take 128 MiB in float32, a mask of them 32 MiB beside the
-# 4 MiB of the inputs. A piece of LONG keys takes 1 MiB, which leaves room for several, and for
-# copies of the inputs in float64. A piece of LONG queries is the whole matrix.
-WIDE, MANY, LONG = 64, 2**19, 4096
+# 4 MiB of the inputs. A piece of LONG keys takes 1/2 MiB, or 1 in float64, which leaves room for
+# many, and for copies of the inputs in float64. A piece of LONG queries is the whole matrix.
+WIDE, MANY, LONG = 64, 2**19, 2048
 MIB = 2**20
 ROOM = 40 * MIB
 NO_ROOM = (
-    f"One piece of scores takes {4 * WIDE * LONG // MIB} MiB, all scores take "
+    f"One piece of scores takes {4 * WIDE * LONG / MIB} MiB, all scores take "
     f"{4 * WIDE * MANY // MIB} MiB, and a mask of all pairs {WIDE * MANY // MIB} MiB: keep one "
     "piece, and of the others what a merge needs."
 )
