@@ -14,6 +14,8 @@ from course.model import Draw
 from mini_attention.checks import CheckFailed
 
 QUICK = 2  # wrong answers of a question that are tried even when there is little time
+FEW = 3  # styles of right answers, likewise
+CUT = "# %%\n"  # between the cells of an answer that has several
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ def is_graded(cell):
 
 
 def put(sandbox, question, cells, seed=0):
+    cells = [part for cell in cells for part in cell.split(CUT)]
     with sandbox.student(cells, forbidden=question.forbidden) as student:
         hints = [hint_of(step, student, seed + n) for n, step in enumerate(question.steps)]
         passed = [s.weight for s, hint in zip(question.steps, hints, strict=True) if not hint]
@@ -65,4 +68,15 @@ def catalogue(wrong):
         seen[question] += 1
         marks = [pytest.mark.full] if seen[question] > QUICK else []
         found.append(pytest.param(question, *rest, id=f"{question}: {name}", marks=marks))
+    return found
+
+
+def styles(right):
+    """Each style of a right answer, `style` or `question: style`, as a parameter, as above."""
+    seen, found = Counter(), []
+    for name in right:
+        question, _, _ = name.rpartition(": ")
+        seen[question] += 1
+        marks = [pytest.mark.full] if seen[question] > FEW else []
+        found.append(pytest.param(name, id=name, marks=marks))
     return found

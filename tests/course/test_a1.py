@@ -13,7 +13,7 @@ QUESTIONS = answering.questions_of(1)
 SOURCE = answering.source_of(1)
 
 
-@pytest.mark.parametrize("style", answers.RIGHT)
+@pytest.mark.parametrize("style", answering.styles(answers.RIGHT))
 def test_a_right_answer_gets_all_points_however_it_is_written(answers_sandbox, style):
     for question in QUESTIONS.values():
         found = answering.put(answers_sandbox, question, [answers.RIGHT[style]])
@@ -29,6 +29,10 @@ def test_a_wrong_answer_gets_its_points_and_the_name_of_its_mistake(
     found = answering.put(answers_sandbox, QUESTIONS[grade_id], [code])
     assert (found.points, found.errors) == (points, {}), found.hints
     assert any(words in hint for hint in found.hints), found.hints
+
+
+def test_there_are_at_least_ten_right_answers():
+    assert len(answers.RIGHT) >= 10
 
 
 def test_every_question_has_at_least_eight_wrong_answers():

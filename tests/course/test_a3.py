@@ -18,7 +18,7 @@ WORTH = sources.points(SOURCE)
 SOLVED = answering.cells_of(sources.read(SOURCE))
 
 
-@pytest.mark.parametrize("style", answers.RIGHT)
+@pytest.mark.parametrize("style", answering.styles(answers.RIGHT))
 def test_a_right_answer_gets_all_points_however_it_is_written(answers_sandbox, style):
     question = QUESTIONS[style.split(":")[0]]
     found = answering.put(answers_sandbox, question, [*SOLVED, answers.RIGHT[style]])
@@ -34,6 +34,10 @@ def test_a_wrong_answer_gets_its_points_and_the_name_of_its_mistake(
     found = answering.put(answers_sandbox, QUESTIONS[grade_id], [*SOLVED, code])
     assert (found.points, found.errors) == (points, {}), found.hints
     assert any(words in hint for hint in found.hints), found.hints
+
+
+def test_there_are_at_least_ten_right_answers():
+    assert len(answers.RIGHT) >= 10
 
 
 def test_every_question_has_at_least_eight_wrong_answers():

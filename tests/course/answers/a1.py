@@ -115,6 +115,170 @@ def my_attention(q, k, v):
     scores = (k @ q.T / math.sqrt(k.shape[1])).T
     return (v.T @ my_softmax(scores).to(v.dtype).T).T
 """,
+    "numpy and back": GIVEN
+    + """
+import numpy as np
+
+powers = 2 ** np.array([2, 0, 2, 1, 0])
+my_scores, my_shares = np.log2(powers), powers
+my_output = powers @ np.array([[1, 0, 2], [0, 1, 2], [1, 0, 1], [0, 0, 0], [0, 1, 1]]) / 12
+my_choices = tuple("FACBAFDEAF")
+shows_scale = np.ones((1, 4)), np.ones((2, 4)) * [[1], [0]], np.array([[1.5], [-1.5]])
+hides_scale = np.array([[0.0, 1], [0, 2]]), np.array([[0.0, 3], [1, 3], [2, 3]]), np.eye(3)
+shows_twice = [1e6 * np.eye(13), np.eye(13), np.eye(13)]
+
+def my_softmax(scores):
+    scores = scores.numpy()
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return torch.from_numpy(powers / powers.sum(axis=-1, keepdims=True))
+
+def my_attention(query, key, value):
+    query, key, value = (np.asarray(t) for t in (query, key, value))
+    scores = np.inner(query, key) / np.sqrt(query.shape[1])
+    powers = np.exp(scores - np.max(scores, axis=1)[:, np.newaxis])
+    return torch.tensor(np.dot(powers, value) / powers.sum(1, keepdims=True))
+""",
+    "one key after the other, with reduce, and fractions": GIVEN
+    + FOUND
+    + CHOSEN
+    + """
+from fractions import Fraction
+from functools import reduce
+
+my_scores = [Fraction(product, 2) for product in (4, 0, 4, 2, 0)]
+my_shares = [2 ** int(score) for score in my_scores]
+my_output = [Fraction(sum_of, sum(my_shares)) for sum_of in (8, 2, 15)]
+
+def one_more(state, score):
+    top, total = state
+    higher = torch.maximum(top, score)
+    return higher, total * torch.exp(top - higher) + torch.exp(score - higher)
+
+def my_softmax(scores):
+    first, *others = scores.unbind(-1)
+    top, total = reduce(one_more, others, (first, torch.ones_like(first)))
+    return torch.stack([torch.exp(s - top) / total for s in scores.unbind(-1)], -1)
+
+def my_attention(query, key, value):
+    root = query.shape[1] ** 0.5
+    weights = my_softmax(torch.stack([query @ k / root for k in key]).T)
+    return reduce(torch.add, [torch.outer(w, v) for w, v in zip(weights.T, value)])
+""",
+    "classes, lambdas and comments in Chinese, in several cells": GIVEN
+    + """
+# 五个词的分数、份额和输出
+my_scores = [积 / 2 for 积 in [4, 0, 4, 2, 0]]
+my_shares = [2**分 for 分 in my_scores]
+总和 = sum(my_shares)
+my_output = [8 / 总和, 2 / 总和, 15 / 总和]
+my_choices = [*"FACBA", *"fdeaf"]
+# %%
+class 软最大:
+    '''先减去每一行的最大值，再取指数。'''
+
+    def __init__(self, 轴):
+        self.轴 = 轴
+
+    def __call__(self, 分数):
+        差 = 分数 - 分数.max(dim=self.轴, keepdim=True)[0]
+        指数 = torch.exp(差)
+        return 指数.div(指数.sum(dim=self.轴, keepdim=True))
+
+my_softmax = 软最大(轴=-1)
+# %%
+my_attention = lambda 问, 键, 值: my_softmax(问.matmul(键.t()) / math.sqrt(键.shape[1])).matmul(值)
+# %%
+矩阵 = lambda *行: torch.tensor(行, dtype=torch.float32)
+shows_scale = 矩阵([1, 1, 1, 1]), 矩阵([1, 1, 1, 1], [0, 0, 0, 0]), 矩阵([1], [-1])
+hides_scale = (
+    矩阵([1, -1], [2, -2]),
+    矩阵([1, 1], [2, 2], [3, 3], [4, 4]),
+    矩阵([1], [3], [5], [7]),
+)
+shows_twice = 矩阵([88]), 矩阵(*[[1]] + [[0]] * 20), 矩阵(*[[0]] + [[1]] * 20)
+""",
+    "views and sums, rows of a flat matrix": GIVEN
+    + PREDICTED
+    + FOUND
+    + CHOSEN
+    + """
+def my_softmax(scores):
+    rows = scores.reshape(-1, scores.shape[-1])
+    weights = torch.empty_like(rows)
+    for n in range(rows.shape[0]):
+        weights[n] = rows[n]
+        weights[n] -= rows[n].max()
+        weights[n].exp_()
+        weights[n] /= weights[n].sum()
+    return weights.view(scores.shape)
+
+def my_attention(query, key, value):
+    (i, d), (j, e) = query.shape, value.shape
+    scores = (query.view(i, 1, d) * key.view(1, j, d)).sum(2).div(d**0.5)
+    return (my_softmax(scores).view(i, j, 1) * value.view(1, j, e)).sum(dim=1)
+""",
+    "a module without parameters, powers of 2": GIVEN
+    + PREDICTED
+    + FOUND
+    + CHOSEN
+    + """
+class Softmax(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("points", torch.tensor(math.log2(math.e), dtype=torch.float64))
+
+    def forward(self, scores: torch.Tensor) -> torch.Tensor:
+        points = (scores - scores.amax(-1, True)) * self.points
+        return torch.nn.functional.normalize(torch.exp2(points), p=1, dim=-1)
+
+my_softmax = Softmax()
+
+class Attention(torch.nn.Module):
+    def forward(self, query, key, value):
+        scores = torch.nn.functional.linear(query, key) / math.sqrt(query.size(-1))
+        return torch.mm(my_softmax(scores).to(value.dtype), value)
+
+my_attention = Attention().forward
+""",
+    "differences of all pairs of keys, without a gradient": GIVEN
+    + PREDICTED
+    + FOUND
+    + CHOSEN
+    + """
+@torch.no_grad()
+def my_softmax(scores):
+    # 1 / (sum over k of e^(s_k - s_j)) needs no largest score
+    return torch.exp(scores[..., None, :] - scores[..., :, None]).sum(-1).reciprocal()
+
+@torch.inference_mode()
+def my_attention(*given):
+    query, key, value = given
+    scores = torch.tensordot(query, key, dims=([1], [1])) / math.sqrt(query.shape[1])
+    return torch.tensordot(my_softmax(scores), value, dims=1)
+""",
+    "a row at a time with vmap, lists in each other": GIVEN
+    + """
+my_scores, my_shares, my_output = [2, 0, 2, 1, 0], [4, 1, 4, 2, 1], [0.6667, 0.1667, 1.25]
+my_choices = " ".join("FACBAFDEAF").split()
+shows_scale = [[[1, 1, 1, 1]], [[1, 1, 1, 1], [0, 0, 0, 0]], [[2, 0], [-2, 0]]]
+hides_scale = [[[0, 0, 1]] * 2, [[n, -n, 7] for n in range(5)], [[n, 1] for n in range(5)]]
+shows_twice = [[[1000]], [[n == 3] for n in range(9)], [[n == 3] for n in range(9)]]
+
+def of_row(row):
+    powers = (row - row.max()).exp()
+    return powers / powers.sum()
+
+def my_softmax(scores):
+    of_rows = of_row
+    for axis in range(scores.dim() - 1):
+        of_rows = torch.vmap(of_rows)
+    return of_rows(scores)
+
+def answer_to(q, key, value):
+    return of_row(key @ q / len(q) ** 0.5) @ value
+
+my_attention = torch.vmap(answer_to, in_dims=(0, None, None))
+""",
 }
 
 # What each answer to `softmax` does with the scores, after `def my_softmax(scores):`

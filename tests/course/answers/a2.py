@@ -233,6 +233,270 @@ shows_order, hides_order = [4, 3, 5, 1, 2, 0], [1, 0, 3, 2, 5, 4]
 def partner(W_q, A):
     return W_q @ torch.inverse(A.T)
 """,
+    "a parent in a cell of its own, comments in Chinese": GIVEN
+    + PREDICTED
+    + CHOSEN
+    + """
+# 三个投影放在父类里
+class 投影(nn.Module):
+    def __init__(self, **大小):
+        super().__init__()
+        for 名, (进, 出) in 大小.items():
+            self.add_module(名, nn.Linear(进, 出))
+# %%
+class SingleHead(投影):
+    '''词 x 向词 y 提问。'''
+
+    def __init__(self, d_model, d_head, d_value, key_size):
+        super().__init__(
+            q_proj=(d_model, d_head), k_proj=(key_size, d_head), v_proj=(key_size, d_value))
+
+    def forward(self, 提问, 被问):
+        问, 键, 值 = self.q_proj(提问), self.k_proj(被问), self.v_proj(被问)
+        分数 = torch.matmul(问, 键.permute(0, 2, 1)) / math.sqrt(键.shape[2])
+        指数 = (分数 - 分数.amax(2, True)).exp()  # 每一行减去最大值
+        return 指数 @ 值 / 指数.sum(2, True)
+
+class Repaired(nn.Module):
+    def __init__(self, d_model, d_head, d_value):
+        super().__init__()
+        for 名, 出 in {"W_q": d_head, "W_k": d_head, "W_v": d_value}.items():
+            self.register_parameter(名, nn.Parameter(torch.empty(d_model, 出).normal_()))
+
+    def forward(self, 词):
+        权 = 分(词 @ self.W_q, 词 @ self.W_k).softmax(-1)
+        return 权 @ 词 @ self.W_v
+
+分 = lambda 问, 键: 问 @ 键.mT / 问.shape[-1] ** 0.5
+# %%
+# 逆排列：第 order[n] 个位置的词现在在位置 n
+逆 = lambda 排列: torch.tensor([排列.tolist().index(词) for 词 in range(len(排列))])
+restore = lambda 输出, 排列: 输出.index_select(1, 逆(排列))
+restore_weights = lambda 权, 排列: 权.index_select(1, 逆(排列)).index_select(2, 逆(排列))
+shows_order, hides_order = (1, 2, 0, 4, 5, 3), (2, 3, 0, 1, 5, 4)
+partner = lambda W, 矩阵: torch.linalg.lstsq(矩阵, W.T).solution.T
+""",
+    "einops, with the weights kept and shapes that were looked up": GIVEN
+    + CHOSEN
+    + """
+from einops import einsum, rearrange
+from mini_attention import SingleHeadAttention
+
+layer = SingleHeadAttention(6, 5, d_value=2, key_size=3, value_size=10)
+x, y, z = torch.randn(8, 7, 6), torch.randn(8, 9, 3), torch.randn(8, 9, 10)
+shape_q, shape_k, shape_v = (
+    p(t).shape for p, t in zip((layer.q_proj, layer.k_proj, layer.v_proj), (x, y, z)))
+shape_output, shape_weights = [t.shape for t in layer(x, y, z, return_weights=True)]
+shape_matrix = layer.k_proj.weight.shape
+count = torch.tensor(sum(p.numel() for p in layer.parameters()))
+
+class SingleHead(nn.Module):
+    def __init__(self, d_model: int, d_head: int, d_value: int, key_size: int) -> None:
+        super().__init__()
+        self.q_proj = nn.Linear(d_model, d_head)
+        self.k_proj, self.v_proj = nn.Linear(key_size, d_head), nn.Linear(key_size, d_value)
+        self.dropout = nn.Dropout(0.0)
+        self.weights = None
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        scores = einsum(self.q_proj(x), self.k_proj(y), "b i d, b j d -> b j i")
+        self.weights = self.dropout(torch.softmax(scores / self.q_proj.out_features**0.5, dim=1))
+        return einsum(self.weights, self.v_proj(y), "b j i, b j e -> b i e")
+
+class Repaired(nn.Module):
+    def __init__(self, d_model, d_head, d_value):
+        super().__init__()
+        self.W_q = nn.Parameter(torch.randn(d_model, d_head))
+        self.W_k = nn.Parameter(torch.randn(d_model, d_head))
+        self.W_v = nn.Parameter(torch.randn(d_model, d_value))
+
+    def forward(self, x):
+        q, k, v = (einsum(x, W, "b n m, m d -> b d n") for W in (self.W_q, self.W_k, self.W_v))
+        w = attention_weights(rearrange(q, "b d n -> b n d"), rearrange(k, "b d n -> b n d"))
+        return rearrange(einsum(w, v, "b i j, b e j -> b e i"), "b e i -> b i e")
+
+def restore(mixed, order):
+    return torch.zeros_like(mixed).index_copy(1, order, mixed)
+
+def restore_weights(mixed, order):
+    i, j = rearrange(order, "i -> i 1"), rearrange(order, "j -> 1 j")
+    found = torch.zeros_like(mixed)
+    found[:, i, j] = mixed
+    return found
+
+shows_order, hides_order = torch.arange(6).roll(2), torch.arange(6).roll(3)
+
+def partner(W_q, A):
+    return einsum(W_q, torch.linalg.pinv(A), "m d, c d -> m c").mT.contiguous().mT
+""",
+    "numpy and back, a gradient by hand": GIVEN
+    + PREDICTED
+    + """
+import numpy as np
+
+my_choices = tuple("bacabcbac")
+
+class Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores):
+        numbers = scores.detach().numpy()
+        powers = np.exp(numbers - numbers.max(-1, keepdims=True))
+        weights = torch.from_numpy(powers / powers.sum(-1, keepdims=True))
+        ctx.save_for_backward(weights)
+        return weights
+
+    @staticmethod
+    def backward(ctx, upstream):
+        weights, = ctx.saved_tensors
+        return weights * (upstream - (upstream * weights).sum(-1, keepdim=True))
+
+class SingleHead(nn.Module):
+    def __init__(self, d_model, d_head, d_value, key_size):
+        super().__init__()
+        self.q_proj = nn.Linear(d_model, d_head)
+        self.k_proj = nn.Linear(key_size, d_head)
+        self.v_proj = nn.Linear(key_size, d_value)
+        self.register_buffer("root", torch.tensor(d_head).sqrt())
+
+    def forward(self, x, y):
+        scores = self.q_proj(x) @ self.k_proj(y).mT / self.root
+        return Softmax.apply(scores) @ self.v_proj(y)
+
+class Repaired(nn.Module):
+    def __init__(self, d_model, d_head, d_value):
+        super().__init__()
+        matrices = (nn.Parameter(torch.randn(d_model, d)) for d in (d_head, d_head, d_value))
+        self.W_q, self.W_k, self.W_v = matrices
+
+    def forward(self, x):
+        x, q, k, v = (t.detach().numpy() for t in (x, self.W_q, self.W_k, self.W_v))
+        scores = (x @ q) @ (x @ k).transpose(0, 2, 1) / np.sqrt(q.shape[1])
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return torch.from_numpy(powers @ (x @ v) / powers.sum(-1)[..., None])
+
+def restore(output, order):
+    return torch.from_numpy(output.numpy()[:, np.argsort(order.numpy())])
+
+def restore_weights(weights, order):
+    back = np.argsort(order.numpy())
+    return torch.from_numpy(weights.numpy()[:, back[:, None], back[None]])
+
+shows_order, hides_order = np.roll(np.arange(6), 1), np.arange(6)[::-1]
+
+def partner(W_q, A):
+    return torch.tensor(np.linalg.solve(A.numpy(), W_q.numpy().T).T)
+""",
+    "recursion, reduce and one word after the other": GIVEN
+    + PREDICTED
+    + """
+from functools import partial, reduce
+
+my_choices = list("BACABC") + ["B ", "A", "C"]
+
+class SingleHead(nn.Module):
+    def __init__(self, d_model, d_head, d_value, key_size):
+        super().__init__()
+        self.q_proj = nn.Linear(d_model, d_head)
+        self.k_proj = nn.Linear(key_size, d_head)
+        self.v_proj = nn.Linear(key_size, d_value)
+
+    def forward(self, x, y):
+        if x.dim() == 3:
+            return torch.stack(list(map(self.forward, x, y)))
+        nothing = torch.full((len(x), 1), -math.inf, dtype=x.dtype), 0, 0
+        _, total, values = reduce(partial(self.look, self.q_proj(x)), y.split(1), nothing)
+        return values / total
+
+    def look(self, q, state, word):
+        top, total, values = state
+        score = nn.functional.linear(q, self.k_proj(word)) / q.shape[-1] ** 0.5
+        higher = torch.maximum(top, score)
+        shrink, power = (top - higher).exp(), (score - higher).exp()
+        return higher, shrink * total + power, shrink * values + power * self.v_proj(word)
+
+class Repaired(nn.Module):
+    def __init__(self, d_model, d_head, d_value):
+        super().__init__()
+        self.W_q, self.W_k = (nn.Parameter(torch.randn(d_model, d_head)) for _ in "qk")
+        self.W_v = nn.Parameter(torch.randn(d_model, d_value))
+
+    def forward(self, x):
+        return torch.vmap(self.of_item)(x)
+
+    def of_item(self, words):
+        k, v = words @ self.W_k, words @ self.W_v
+        return torch.vmap(lambda word: self.of_word(word @ self.W_q, k, v))(words)
+
+    def of_word(self, q, k, v):
+        return (k @ q / len(q) ** 0.5).softmax(0) @ v
+
+def back_of(order, place=0):
+    if place == len(order):
+        return []
+    return [(order == place).nonzero().item(), *back_of(order, place + 1)]
+
+def restore(output, order):
+    return torch.stack([output[:, place] for place in back_of(order)], dim=1)
+
+def restore_weights(weights, order):
+    return restore(restore(weights, order).mT, order).mT
+
+shows_order, hides_order = [3, 2, 4, 5, 1, 0], [n ^ 1 for n in range(6)]
+
+def partner(W_q, A):
+    # A^(-1) by Cayley and Hamilton's theorem, for any size: the powers of A, and traces
+    n = len(A)
+    step, c = torch.eye(n, dtype=A.dtype), torch.zeros((), dtype=A.dtype)
+    for k in range(1, n + 1):
+        last, c = step, -(A @ step).trace() / k
+        step = A @ step + c * torch.eye(n, dtype=A.dtype)
+    return W_q @ (-last / c).T
+""",
+    "views, a linear layer of one's own kind, addition to a product": GIVEN
+    + PREDICTED
+    + MOVED
+    + CHOSEN
+    + """
+class Projection(nn.Linear):
+    def reset_parameters(self):
+        nn.init.xavier_uniform_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x):
+        flat = x.reshape(-1, self.in_features)
+        return torch.addmm(self.bias, flat, self.weight.t()).view(*x.shape[:-1], self.out_features)
+
+class SingleHead(nn.Module):
+    def __init__(self, d_model, d_head, d_value, key_size):
+        super(SingleHead, self).__init__()
+        sizes = [d_model, d_head, key_size, d_head, key_size, d_value]
+        for name, m, d in zip(["q_proj", "k_proj", "v_proj"], sizes[::2], sizes[1::2]):
+            setattr(self, name, Projection(m, d))
+
+    def forward(self, x, y, mask=None):
+        (b, i, _), j = x.shape, y.shape[1]
+        scores = (self.q_proj(x).view(b, i, 1, -1) * self.k_proj(y).view(b, 1, j, -1)).sum(-1)
+        weights = nn.Softmax(dim=-1)(scores / math.sqrt(self.q_proj.out_features))
+        return (weights.unsqueeze(-1) * self.v_proj(y).unsqueeze(1)).sum(2)
+
+class Repaired(nn.Module):
+    def __init__(self, d_model, d_head, d_value):
+        super(Repaired, self).__init__()
+        W_v, W_k, W_q = (torch.randn(d_model, d) for d in (d_value, d_head, d_head))
+        self.W_v, self.W_k, self.W_q = map(nn.Parameter, (W_v, W_k, W_q))
+        self.alpha = 1 / math.sqrt(d_head)
+
+    def forward(self, x):
+        b, n, m = x.shape
+        flat = x.reshape(b * n, m)
+        q, k, v = (flat.mm(W).view(b, n, -1) for W in (self.W_q, self.W_k, self.W_v))
+        scores = torch.baddbmm(x.new_zeros(1, 1, 1), q, k.mT, alpha=self.alpha)
+        return torch.log_softmax(scores, -1).exp().bmm(v)
+
+def partner(W_q, A):
+    Q, R = torch.linalg.qr(A)
+    return W_q.mm(torch.linalg.solve_triangular(R, Q.t(), upper=True).t())
+""",
 }
 
 _PREDICTED = [

@@ -195,6 +195,328 @@ def longest_with_fused(memory, num_heads, d_head, batch, itemsize):
     a_position = 4 * d_head * itemsize + (8 if itemsize == 8 else 4)
     return int(memory // (batch * num_heads * a_position))
 """,
+    "numpy, and a search in an array": """
+import numpy as np
+
+doubled_length, doubled_heads = np.array([[1, 2, 4, 4], [4, 4, 2, 2]])
+doubled_keys = np.array([2, 3, 4, 4]) / 2
+only_first, only_second, only_third = np.array([[1, 8, 8, 1], [8, 8, 8, 8], [8, 8, 1, 1]])
+statements = list("TFFTFT")
+
+def layer_parameters(*sizes):
+    sizes, proj_bias = np.array(sizes[:-1]), sizes[-1]
+    return sizes[0] * np.sum(np.append(sizes, sizes[0]) + proj_bias)
+
+def projection_flops(m, i, j, key_size, value_size, batch):
+    return 2 * batch * m * np.dot([i, i, j, j], [m, m, key_size, value_size])
+
+def core_flops(m, h, i, j, batch):
+    return np.prod([2, 2, batch, i, j, m], dtype=np.int64)
+
+def weights_bytes(h, i, j, batch, itemsize):
+    return np.broadcast_to(np.zeros((), f"S{itemsize}"), (batch, h, i, j)).size * itemsize
+
+def causal_core_flops(m, h, i, j, batch):
+    return np.tri(i, j, j - i).sum() * 4 * batch * m
+
+def crossing(m, hidden, causal):
+    n = np.arange(1, 3_000)
+    pairs = np.cumsum(n) if causal else n**2
+    return n[2 * pairs * m > n * (4 * m**2 + 2 * m * hidden)][0]
+
+def longest_with_formula(memory, h, d, batch, itemsize):
+    roots = np.roots([1, 3 * d, -(memory // (batch * h * itemsize))])
+    return np.floor(roots.max() + 1e-9)
+
+def longest_with_fused(memory, h, d, batch, itemsize):
+    lengths = np.arange(10_000)
+    kept = batch * h * (4 * d * itemsize + np.maximum(4, itemsize)) * lengths
+    return np.searchsorted(kept, memory, side="right") - 1
+""",
+    "a class of accounts, comments in Chinese, in several cells": PREDICTED
+    + """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class 线性层:
+    进: int
+    出: int
+    有偏置: bool = False
+
+    @property
+    def 参数(self) -> int:
+        return (self.进 + self.有偏置) * self.出
+
+    def 浮点运算(self, 位置: int) -> int:
+        # 一次乘加算两次浮点运算
+        return 2 * 位置 * self.进 * self.出
+# %%
+def 四个投影(m, k, v, 有偏置=False):
+    return [线性层(进, m, 有偏置) for 进 in (m, k, v, m)]
+
+def layer_parameters(m, k, v, 有偏置):
+    return sum(层.参数 for 层 in 四个投影(m, k, v, 有偏置))
+
+def projection_flops(m, i, j, k, v, 批):
+    return 批 * sum(map(线性层.浮点运算, 四个投影(m, k, v), (i, j, j, i)))
+# %%
+@dataclass
+class 核心:
+    m: int
+    头数: int
+
+    def 运算(self, 对数):
+        return self.头数 * 2 * 线性层(1, self.m // self.头数).浮点运算(对数)
+
+def core_flops(m, 头数, i, j, 批):
+    return 批 * 核心(m, 头数).运算(i * j)
+
+def causal_core_flops(m, 头数, i, j, 批):
+    return 批 * 核心(m, 头数).运算(len([(q, k) for q in range(i) for k in range(q + j - i + 1)]))
+
+def weights_bytes(头数, i, j, 批, 字节):
+    return sum([sum([字节] * j) * i] * 头数) * 批
+# %%
+def crossing(m, 隐藏, 因果):
+    线性 = 四个投影(m, m, m) + [线性层(m, 隐藏), 线性层(隐藏, m)]
+    长度 = 1
+    while True:
+        对数 = 长度 * (长度 + 1) // 2 if 因果 else 长度**2
+        if 核心(m, 1).运算(对数) > sum(层.浮点运算(长度) for 层 in 线性):
+            return 长度
+        长度 += 1
+
+def longest_with_formula(内存, 头数, d, 批, 字节):
+    # 先加倍，再折半
+    放得下 = lambda n: 批 * 头数 * n * (3 * d + n) * 字节 <= 内存
+    上 = 1
+    while 放得下(上):
+        上 *= 2
+    下 = 上 // 2
+    while 上 - 下 > 1:
+        中 = (下 + 上) // 2
+        下, 上 = (中, 上) if 放得下(中) else (下, 中)
+    return 下
+
+def longest_with_fused(内存, 头数, d, 批, 字节):
+    每个位置 = sum([d, d, d, d]) * 字节 + (4 if 字节 < 4 else 字节)
+    return divmod(内存, 批 * 头数 * 每个位置)[0]
+""",
+    "lambdas, reduce and iterators": """
+from functools import partial, reduce
+from itertools import accumulate, count, product, takewhile
+from math import prod
+from operator import add, mul
+
+doubled_length, doubled_heads, doubled_keys = map(
+    list, zip((1, 4, 1), (2, 4, 3 / 2), (4, 2, 2), (4, 2, 2)))
+only_first = [2, 1, 1, 1]
+only_second = [3] * 4
+only_third = [*map(int, "2241")]
+statements = "".join("FT"[x] for x in (1, 0, 0, 1, 0, 1))
+
+layer_parameters = lambda m, k, v, bias: reduce(add, (m * (x + bias) for x in (m, k, v, m)))
+projection_flops = lambda m, i, j, k, v, b: sum(
+    map(prod, [(2, b, i, m, m), (2, b, j, k, m), (2, b, j, v, m), (2, b, i, m, m)]))
+core_flops = lambda m, h, i, j, b: 2 * reduce(mul, (2, b, h, i, j, m // h))
+weights_bytes = lambda *sizes: prod(sizes)
+causal_core_flops = lambda m, h, i, j, b: 4 * b * m * sum(
+    k - q <= j - i for q, k in product(range(i), range(j)))
+
+def more(m, hidden, causal, n):
+    return [n * n, n * (n + 1) / 2][causal] * 2 * m > n * (4 * m * m + 2 * m * hidden)
+
+def crossing(*given):
+    return next(filter(partial(more, *given), count(1)))
+
+def last_below(memory, kept):
+    return sum(1 for _ in takewhile(lambda total: total <= memory, kept)) - 1
+
+# One more word adds 3d + 2n + 1 numbers to what the formula keeps of a head.
+longest_with_formula = lambda memory, h, d, b, size: last_below(
+    memory, accumulate((b * h * size * (3 * d + 2 * n + 1) for n in count()), initial=0))
+longest_with_fused = lambda memory, h, d, b, size: last_below(
+    memory, count(0, b * h * (4 * d * size + max(4, size))))
+""",
+    "PyTorch's own counter on the device meta": PREDICTED
+    + """
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+def counted(program, *shapes):
+    given = [torch.empty(shape, device="meta") for shape in shapes]
+    with FlopCounterMode(display=False) as counter:
+        program(*given)
+    return counter.get_total_flops()
+
+def product(one, other):
+    return one @ other
+
+def projections(m, k, v, bias=False):
+    return nn.ModuleList(nn.Linear(size, m, bias, device="meta") for size in (m, k, v, m))
+
+def layer_parameters(m, k, v, bias):
+    return nn.utils.parameters_to_vector(projections(m, k, v, bias).parameters()).numel()
+
+def projection_flops(m, i, j, k, v, b):
+    def forward(*given):
+        for layer, x in zip(projections(m, k, v), given):
+            layer(x)
+    return counted(forward, (b, i, m), (b, j, k), (b, j, v), (b, i, m))
+
+def core_flops(m, h, i, j, b):
+    d = m // h
+    scores = counted(product, (b, h, i, d), (b, h, d, j))
+    return scores + counted(product, (b, h, i, j), (b, h, j, d))
+
+def weights_bytes(h, i, j, b, size):
+    return torch.empty(b, h, i, j, size, dtype=torch.uint8, device="meta").nbytes
+
+def causal_core_flops(m, h, i, j, b):
+    # the query in row r sees j - i + 1 + r keys
+    return sum(core_flops(m, h, 1, seen, b) for seen in range(j - i + 1, j + 1))
+
+def crossing(m, hidden, causal):
+    linear = torch.tensor([m, m, m, m, hidden, hidden]).sum()
+    n = torch.arange(1, 10_000, dtype=torch.float64)
+    core = n.cumsum(0) if causal else n.square()
+    return torch.nonzero(2 * core > n * linear)[0] + 1
+
+def longest_with_formula(memory, h, d, b, size):
+    n = 0
+    while b * h * size * (3 * (n + 1) * d + (n + 1) ** 2) <= memory:
+        n = n + 1
+    return torch.tensor([[n]])
+
+def longest_with_fused(memory, h, d, b, size):
+    return torch.div(memory, b * h * (4 * d * size + max(4, size)), rounding_mode="floor")
+""",
+    "fractions, recursion and remembered results": """
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, floor
+
+half = Fraction(1, 2)
+doubled_length = (Fraction(1), Fraction(2), Fraction(4), Fraction(4))
+doubled_heads, doubled_keys = [4, 4, 2, 2], [1, 1 + half, 2, 2]
+only_first, only_second, only_third = (6, 12, 12, 1), (12, 12, 12, 4), (6, 6, 12, 1)
+statements = ["T ", " F", "f", "t", "F", "T"]
+
+def layer_parameters(m, k, v, with_bias):
+    if with_bias:
+        return layer_parameters(m, k, v, False) + 4 * m
+    return of_all([m, k, v, m], m)
+
+def of_all(sizes, m):
+    return sizes[0] * m + of_all(sizes[1:], m) if sizes else 0
+
+def projection_flops(m, i, j, k, v, items):
+    if items > 1:
+        return items * projection_flops(m, i, j, k, v, 1)
+    return 2 * (of_all([i * m, j * k, j * v, i * m], m))
+
+@lru_cache(maxsize=None)
+def pairs(i, j):
+    return pairs(i - 1, j - 1) + j if i else 0
+
+def core_flops(m, h, i, j, items):
+    return Fraction(m, h) * h * i * j * items * 4
+
+def weights_bytes(h, i, j, items, size):
+    return half * 2 * h * i * j * items * size
+
+def causal_core_flops(m, h, i, j, items):
+    return core_flops(m, h, i, j, items) * Fraction(pairs(i, j), i * j)
+
+def crossing(m, hidden, causal):
+    equal = Fraction(4 * m + 2 * hidden, 2)
+    return floor(2 * equal - 1 if causal else equal) + 1
+
+def longest_with_formula(memory, h, d, items, size, low=0, high=2**20):
+    if high - low == 1:
+        return low
+    middle = (low + high) // 2
+    if items * h * size * middle * (3 * d + middle) <= memory:
+        return longest_with_formula(memory, h, d, items, size, middle, high)
+    return longest_with_formula(memory, h, d, items, size, low, middle)
+
+def longest_with_fused(memory, h, d, items, size):
+    return ceil(Fraction(memory + 1, items * h * (4 * d * size + max(4, size)))) - 1
+""",
+    "shapes of tensors, bytes as torch counts them": PREDICTED
+    + """
+import bisect
+import math
+
+import torch
+
+def elements(*shapes):
+    return sum(math.prod(shape) for shape in shapes)
+
+def layer_parameters(d_model, key_size, value_size, proj_bias=True):
+    shapes = {
+        "q_proj.weight": (d_model, d_model),
+        "k_proj.weight": (d_model, key_size),
+        "v_proj.weight": (d_model, value_size),
+        "out_proj.weight": (d_model, d_model),
+    }
+    if proj_bias:
+        shapes.update((name.replace("weight", "bias"), (d_model,)) for name in [*shapes])
+    return elements(*shapes.values())
+
+def einsum_flops(letters, **sizes):
+    # a multiply-add for each value of all letters
+    return 2 * math.prod(sizes[letter] for letter in set(letters) - set(" ,->"))
+
+def projection_flops(d_model, i, j, key_size, value_size, batch):
+    flops = 0
+    for positions, features in ((i, d_model), (j, key_size), (j, value_size), (i, d_model)):
+        flops += einsum_flops("b n f, f m -> b n m", b=batch, n=positions, f=features, m=d_model)
+    return flops
+
+def core_flops(d_model, num_heads, i, j, batch):
+    sizes = {"b": batch, "h": num_heads, "i": i, "j": j, "d": d_model // num_heads}
+    flops = einsum_flops("b h i d, b h j d -> b h i j", **sizes)
+    flops += einsum_flops("b h i j, b h j d -> b h i d", **sizes)
+    return flops
+
+def weights_bytes(num_heads, i, j, batch, itemsize):
+    weights = torch.zeros(1, dtype=getattr(torch, f"float{8 * itemsize}"))
+    weights = weights.expand(batch, num_heads, i, j)
+    return weights.element_size() * weights.nelement()
+
+def causal_core_flops(d_model, num_heads, i, j, batch):
+    rows, columns = torch.tril_indices(i, j, offset=j - i)
+    return core_flops(d_model, num_heads, 1, len(rows), batch)
+
+def crossing(d_model, hidden, causal):
+    def gain(n):
+        seen = [n] if not causal else [(n + 1) / 2]
+        return 2 * seen[0] - 4 * d_model - 2 * hidden
+    return bisect.bisect_right(range(100_000), 0, key=gain)
+
+def kept_by_formula(b, h, n, d):
+    return {"q": (b, h, n, d), "k": (b, h, n, d), "v": (b, h, n, d), "weights": (b, h, n, n)}
+
+def kept_by_kernel(b, h, n, d):
+    kept = {name: (b, h, n, d) for name in ["q", "k", "v", "output"]}
+    return kept | {"logsumexp": (b, h, n)}
+
+def longest_with_formula(memory, num_heads, d_head, batch, itemsize):
+    def kept(n):
+        return itemsize * elements(*kept_by_formula(batch, num_heads, n, d_head).values())
+    return bisect.bisect_right(range(10_000), memory, key=kept) - 1
+
+def longest_with_fused(memory, num_heads, d_head, batch, itemsize):
+    def kept(n):
+        return sum(
+            elements(shape) * (max(itemsize, 4) if name == "logsumexp" else itemsize)
+            for name, shape in kept_by_kernel(batch, num_heads, n, d_head).items())
+    for n in range(10_000, -1, -1):
+        if kept(n) <= memory:
+            return n
+""",
 }
 
 

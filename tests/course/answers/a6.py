@@ -177,6 +177,391 @@ def blocked_causal(query, key, value, size):
         return scores.masked_fill(~allowed, -torch.inf)
     return joined((hidden(start, s), v) for start, s, v in cut(query, key, value, size))
 """,
+    "numpy and back": """
+import numpy as np
+
+first_piece, second_piece = np.array([24, 11, 3, 8, 21]) / 8, np.array([8, 5, 0, 4, 4]) / 4
+both_pieces = np.concatenate([[3.0], first_piece[1:] + second_piece[1:] / 2])
+average_is_right = np.log2([1, 6, 3, 4])
+padding_halves, kept_bytes = np.full(3, -5.0), np.array([1150, 201]) * 8000
+
+def factors(t, s):
+    top = np.maximum(t, s)
+    floor = np.where(np.isneginf(top), 0, top)
+    return top, np.exp(t - floor), np.exp(s - floor)
+
+def joined(one, other):
+    top, f, g = factors(one[0], other[0])
+    return top, f * one[1] + g * other[1], f * one[2] + g * other[2]
+
+def merge(one, other):
+    state = joined([x.numpy() for x in one], [x.numpy() for x in other])
+    return tuple(torch.from_numpy(x) for x in state)
+
+def piece(scores, value):
+    top = scores.max(axis=1, keepdims=True)
+    powers = np.exp(scores - np.where(np.isneginf(top), 0, top))
+    return top, powers.sum(axis=1, keepdims=True), powers @ value
+
+def through(parts):
+    state = None
+    for scores, value in parts:
+        state = piece(scores, value) if state is None else joined(state, piece(scores, value))
+    return state
+
+def running_log_sum(scores, size):
+    scores = scores.numpy()
+    nothing = np.zeros((scores.shape[1], 1))
+    cuts = range(0, scores.shape[1], size)
+    top, total, _ = through((scores[:, c:c + size], nothing[c:c + size]) for c in cuts)
+    with np.errstate(divide="ignore"):
+        return torch.tensor(top + np.log(total))
+
+def weights_again(scores, log_sum):
+    scores, log_sum = scores.numpy(), log_sum.numpy()
+    return torch.from_numpy(np.exp(scores - np.where(np.isneginf(log_sum), np.inf, log_sum)))
+
+def blocked(query, key, value, size, mask=lambda start, scores: scores):
+    query, key, value = query.numpy(), key.numpy(), value.numpy()
+    root = query.dtype.type(math.sqrt(query.shape[1]))
+    cuts = ((n, key[n:n + size], value[n:n + size]) for n in range(0, len(key), size))
+    _, total, values = through((mask(n, query @ k.T / root), v) for n, k, v in cuts)
+    return torch.from_numpy(np.divide(values, total, out=np.zeros_like(values), where=total > 0))
+
+def blocked_causal(query, key, value, size):
+    last = np.arange(len(query))[:, np.newaxis] + len(key) - len(query)
+    def mask(start, scores):
+        at = np.arange(start, start + scores.shape[1])
+        return np.where(at > last, scores.dtype.type(-np.inf), scores)
+    return blocked(query, key, value, size, mask)
+""",
+    "a class of states, comments in Chinese, in several cells": """
+# 以 2 为底：第一块的最大值是 3，第二块是 2
+first_piece = [3, 2**-2 + 1 + 2**-3, 2**-2 + 2**-3, 1, 2 * 2**-2 + 2 + 2**-3]
+second_piece = [2, 2**-2 + 1, 0, 1, 1]
+both_pieces = [3] + [甲 + 乙 / 2 for 甲, 乙 in zip(first_piece[1:], second_piece[1:])]
+average_is_right, padding_halves = [0, math.log2(9), 3, 1], [-2, -2, -1]
+头数, 词数, 特征 = 2, 1000, 50
+kept_bytes = [
+    4 * 头数 * (3 * 词数 * 特征 + 词数**2),
+    4 * 头数 * (4 * 词数 * 特征 + 词数),
+]
+# %%
+from typing import NamedTuple
+
+class 状态(NamedTuple):
+    '''一行的最大值、总和，以及还没有除以总和的值。'''
+
+    top: torch.Tensor
+    total: torch.Tensor
+    values: torch.Tensor
+
+    @classmethod
+    def 由(cls, 分数, 值):
+        最大 = 分数.amax(1, keepdim=True)
+        幂 = torch.exp(分数 - 安全(最大))
+        return cls(最大, 幂.sum(1, keepdim=True), 幂 @ 值)
+
+    def __add__(self, 另):
+        最大 = torch.maximum(self.top, 另.top)
+        我, 他 = (torch.exp(某.top - 安全(最大)) for 某 in (self, 另))
+        return 状态(最大, 我 * self.total + 他 * 另.total, 我 * self.values + 他 * 另.values)
+
+    @property
+    def 输出(self):
+        return torch.where(self.total > 0, self.values / self.total, 0)
+
+def 安全(最大):
+    return 最大.where(最大.isfinite(), 0)
+# %%
+merge = lambda one, other: 状态(*one) + 状态(*other)
+
+def running_log_sum(scores, size):
+    空 = torch.zeros(0, 0, dtype=scores.dtype)
+    块 = (状态.由(部分, 空.new_zeros(部分.shape[1], 0)) for 部分 in scores.split(size, 1))
+    和 = next(块)
+    for 个 in 块:
+        和 += 个
+    return 和.top + 和.total.log()
+
+def weights_again(scores, log_sum):
+    return torch.where(log_sum.isneginf(), 0.0, torch.exp(scores - log_sum))
+# %%
+def blocked(问, 键, 值, 长, *, 因果=False):
+    和 = None
+    for 起 in range(0, 键.size(0), 长):
+        分数 = 问 @ 键[起:起 + 长].T / math.sqrt(问.size(1))
+        if 因果:
+            # 最后一个问对最后一个键
+            列 = 起 + torch.arange(分数.size(1))
+            行 = torch.arange(问.size(0)) + 键.size(0) - 问.size(0)
+            分数.masked_fill_(列[None] > 行[:, None], -math.inf)
+        块 = 状态.由(分数, 值[起:起 + 长])
+        和 = 块 if 和 is None else 和 + 块
+    return 和.输出
+
+blocked_causal = lambda *全: blocked(*全, 因果=True)
+""",
+    "halves of halves, recursion and reduce": PREDICTED
+    + """
+from functools import partial, reduce
+
+def merge(one, other):
+    top = torch.cat([one[0], other[0]], dim=1).amax(1, keepdim=True)
+    factors = [torch.where(x[0] == -torch.inf, 0, torch.exp(x[0] - top)) for x in (one, other)]
+    return (top, *(sum(f * x[n] for f, x in zip(factors, (one, other))) for n in (1, 2)))
+
+def leaf(scores, value):
+    top = scores.amax(1, keepdim=True)
+    powers = torch.where(scores == -torch.inf, 0, torch.exp(scores - top))
+    return top, powers.sum(1, keepdim=True), powers @ value
+
+def running_log_sum(scores, size):
+    leaves = (leaf(part, part.mT[:, :0]) for part in torch.split(scores, size, dim=1))
+    top, total, _ = reduce(merge, leaves)
+    return torch.where(total > 0, top + total.log(), -torch.inf)
+
+def weights_again(scores, log_sum):
+    return (scores - log_sum).exp().nan_to_num(nan=0.0)
+
+def tree(scores_of, value, size, start=0, stop=None):
+    stop = len(value) if stop is None else stop
+    pieces = -(-(stop - start) // size)
+    if pieces == 1:
+        return leaf(scores_of(start, stop), value[start:stop])
+    middle = start + pieces // 2 * size
+    halves = (start, middle), (middle, stop)
+    return merge(*(tree(scores_of, value, size, *half) for half in halves))
+
+def plain_scores(query, key, start, stop):
+    return torch.mm(query, key[start:stop].t()).mul_(query.shape[1] ** -0.5)
+
+def causal_scores(query, key, start, stop):
+    # tril with the diagonal of this piece: key `start` is its column 0
+    allowed = torch.ones(len(query), stop - start).tril(len(key) - len(query) - start).bool()
+    return torch.where(allowed, plain_scores(query, key, start, stop), -torch.inf)
+
+def blocked(query, key, value, size):
+    _, total, values = tree(partial(plain_scores, query, key), value, size)
+    return values / total
+
+def blocked_causal(query, key, value, size):
+    _, total, values = tree(partial(causal_scores, query, key), value, size)
+    return values / torch.where(total == 0, 1, total)
+""",
+    "two passes, first the logarithms and then the weights": PREDICTED
+    + """
+def log_add(a, b):
+    # the larger one, and what e^-|a - b| adds to it
+    apart = torch.where(a == b, torch.zeros_like(a), (a - b).abs())
+    return torch.max(a, b) + torch.where((a == b) & a.isinf(), 0, torch.exp(-apart).log1p())
+
+def merge(one, other):
+    top = torch.max(one[0], other[0])
+    shares = ((piece[0] - top).exp().nan_to_num() for piece in (one, other))
+    (f, g), (_, z, u), (_, y, w) = shares, one, other
+    return [top, torch.addcmul(f * z, g, y), torch.addcmul(f * u, g, w)]
+
+def log_sum_of(part):
+    largest = part.max(1, keepdim=True).values
+    return (part - largest.nan_to_num(neginf=0)).exp().sum(1, keepdim=True).log() + largest
+
+def running_log_sum(scores, size):
+    found = torch.full((scores.shape[0], 1), -torch.inf, dtype=torch.float64)
+    while scores.shape[1] > 0:
+        part, scores = scores.split([min(size, scores.shape[1]), max(0, scores.shape[1] - size)], 1)
+        found = log_add(found, log_sum_of(part.double()))
+    return found
+
+def weights_again(scores, log_sum):
+    dead = log_sum.isneginf().expand_as(scores)
+    weights = torch.exp(scores - log_sum)
+    weights[dead] = 0
+    return weights
+
+def both_passes(query, key, value, size, mask=None):
+    def part(start):
+        scores = torch.einsum("id,jd->ij", query, key[start:start + size]) / len(query[0]) ** 0.5
+        return scores if mask is None else scores + mask(start, scores.shape[1])
+
+    starts = range(0, len(key), size)
+    found = torch.full((len(query), 1), -torch.inf)
+    for start in starts:
+        found = log_add(found, log_sum_of(part(start)))
+    return sum(weights_again(part(start), found) @ value[start:start + size] for start in starts)
+
+def blocked(query, key, value, size):
+    return both_passes(query, key, value, size)
+
+def blocked_causal(query, key, value, size):
+    def mask(start, count):
+        shift = len(key) - len(query) - start
+        return torch.full((len(query), count), -torch.inf).triu(shift + 1)
+    return both_passes(query, key, value, size, mask)
+""",
+    "in place, in buffers that are made once": PREDICTED
+    + """
+def merge(one, other):
+    top, total, values = (x.clone() for x in one)
+    shrink_into(top, total, values, other[0])
+    factor = (other[0] - top).exp_().nan_to_num_(0.0)
+    total.addcmul_(factor, other[1])
+    values.addcmul_(factor, other[2])
+    return top, total, values
+
+def shrink_into(top, total, values, new):
+    # nan where both are -inf, and there is nothing to shrink
+    old = top.clone()
+    torch.maximum(top, new, out=top)
+    old.sub_(top).exp_().nan_to_num_(0.0)
+    total.mul_(old)
+    values.mul_(old)
+
+def running_log_sum(scores, size):
+    top = torch.empty(scores.shape[0], 1, dtype=scores.dtype).fill_(-torch.inf)
+    total, values = torch.zeros_like(top), torch.zeros_like(top)
+    for part in scores.tensor_split(tuple(range(size, scores.shape[1], size)), dim=1):
+        shrink_into(top, total, values, part.amax(1, keepdim=True))
+        total.add_((part - top).exp_().nan_to_num_(0.0).sum(1, keepdim=True))
+    return total.log_().add_(top)
+
+def weights_again(scores, log_sum):
+    weights = scores.clone()
+    weights.sub_(log_sum).exp_()
+    weights.nan_to_num_(0.0)
+    return weights
+
+def blocked(query, key, value, size):
+    return through(query, key, value, size)
+
+def blocked_causal(query, key, value, size):
+    return through(query, key, value, size, len(key) - len(query))
+
+def through(query, key, value, size, shift=None):
+    (i, d), (j, e) = query.shape, value.shape
+    buffer = query.new_empty(i * min(size, j))
+    top, total = query.new_full((i, 1), -torch.inf), query.new_zeros(i, 1)
+    values = query.new_zeros(i, e)
+    for start in range(0, j, size):
+        k, v = key[start:start + size], value[start:start + size]
+        scores = buffer[:i * len(k)].view(i, len(k))
+        torch.mm(query, k.mT, out=scores)
+        scores.div_(math.sqrt(d))
+        if shift is not None:
+            for row in range(i):
+                scores[row, max(0, row + shift + 1 - start):] = -torch.inf
+        shrink_into(top, total, values, scores.amax(1, keepdim=True))
+        scores.sub_(top).exp_().nan_to_num_(0.0)
+        total.add_(scores.sum(1, keepdim=True))
+        values.addmm_(scores, v)
+    values.div_(total.masked_fill_(total == 0, 1))
+    return values
+""",
+    "keys in rows, powers of 2": PREDICTED
+    + """
+from einops import rearrange, reduce
+
+points = 1 / math.log(2)
+NONE = -1e35
+
+def merge(one, other):
+    (t, z, u), (s, y, w) = [(piece[0] * points, *piece[1:]) for piece in (one, other)]
+    top = reduce(torch.stack([t, s]), "piece i 1 -> i 1", "max").clamp(min=NONE)
+    f, g = torch.exp2(t - top), torch.exp2(s - top)
+    return torch.max(one[0], other[0]), z * f + y * g, u * f + w * g
+
+def running_log_sum(scores, size):
+    scores = rearrange(scores, "i j -> j i") * points
+    top, total = torch.full_like(scores[0], NONE), torch.zeros_like(scores[0])
+    for start in range(0, len(scores), size):
+        piece = scores[start:start + size]
+        higher = torch.maximum(top, reduce(piece, "j i -> i", "max"))
+        total = total * torch.exp2(top - higher) + torch.exp2(piece - higher).sum(0)
+        top = higher
+    return rearrange(top / points + total.log(), "i -> i 1")
+
+def weights_again(scores, log_sum):
+    log_sum = log_sum.masked_fill(log_sum.isinf(), -NONE)
+    return torch.exp2((scores - log_sum) * points)
+
+def attend(query, key, value, size, seen):
+    query = query * (points / math.sqrt(query.shape[-1]))
+    top, total, values = torch.full_like(query[:, 0], NONE), 0.0, 0.0
+    for start, (k, v) in enumerate(zip(key.split(size), value.split(size))):
+        numbers = torch.arange(start * size, start * size + len(k))
+        scores = k @ query.T
+        scores = torch.where(numbers[:, None] < seen, scores, -torch.inf)
+        higher = torch.maximum(top, scores.amax(0))
+        powers = torch.exp2(scores - higher)
+        shrink = torch.exp2(top - higher)
+        top, total = higher, total * shrink + powers.sum(0)
+        values = values * shrink + v.T @ powers
+    return (values / total.clamp(min=1e-30)).T
+
+def blocked(query, key, value, size):
+    return attend(query, key, value, size, torch.tensor(len(key)))
+
+def blocked_causal(query, key, value, size):
+    return attend(query, key, value, size, torch.arange(len(query)) + len(key) - len(query) + 1)
+""",
+    "a query at a time with vmap, outputs that are divided at once": PREDICTED
+    + """
+def merge_row(t, z, u, s, y, w):
+    top = torch.maximum(t, s)
+    low = torch.nan_to_num(top, neginf=0.0)
+    f, g = torch.exp(t - low), torch.exp(s - low)
+    return top, f * z + g * y, f * u + g * w
+
+merge = lambda one, other: torch.vmap(merge_row)(*one, *other)
+
+def softplus_add(a, b):
+    low = torch.minimum(a, b)
+    top = torch.maximum(a, b)
+    return torch.where(low == -torch.inf, top, top + torch.nn.functional.softplus(low - top))
+
+def running_log_sum(scores, size):
+    found = torch.full_like(scores[:, 0], -torch.inf)
+    columns = iter(scores.unbind(1))
+    while piece := [column for _, column in zip(range(size), columns)]:
+        of_piece = piece[0]
+        for column in piece[1:]:
+            of_piece = softplus_add(of_piece, column)
+        found = softplus_add(found, of_piece)
+    return found[:, None]
+
+weights_again = torch.vmap(
+    lambda scores, log_sum: torch.exp(scores - log_sum.nan_to_num(neginf=torch.inf)))
+
+def output_of(scores, value):
+    return torch.softmax(scores, 0).nan_to_num(0) @ value, torch.logsumexp(scores, 0)
+
+def averaged(pieces):
+    output = log_sum = None
+    for new, of_new in pieces:
+        if output is None:
+            output, log_sum = new, of_new
+        else:
+            # softmax over two: sigmoid of the difference
+            share = torch.sigmoid(of_new - log_sum).nan_to_num(0)[:, None]
+            output = torch.lerp(output, new, share)
+            log_sum = torch.logaddexp(log_sum, of_new)
+    return output
+
+def blocked(query, key, value, size):
+    def of_query(q, k, v):
+        return output_of(k @ q / math.sqrt(len(q)), v)
+    pieces = zip(key.split(size), value.split(size))
+    return averaged(torch.vmap(of_query, (0, None, None))(query, k, v) for k, v in pieces)
+
+def blocked_causal(query, key, value, size):
+    last = torch.arange(len(query)) + len(key) - len(query)
+    def of_query(q, row, k, v, numbers):
+        scores = k @ q / math.sqrt(len(q))
+        return output_of(torch.where(numbers <= row, scores, -torch.inf), v)
+    pieces = zip(key.split(size), value.split(size), torch.arange(len(key)).split(size))
+    return averaged(
+        torch.vmap(of_query, (0, 0, None, None, None))(query, last, *piece) for piece in pieces)
+""",
 }
 
 
