@@ -170,12 +170,21 @@ def serve(plan: Plan, connection: Connection) -> None:
     torch.set_num_threads(1)
     questions = {question.grade_id: question for question in plan.assignment.questions}
     with suppress(EOFError, OSError), Sandbox(plan.limits, plan.level) as sandbox:
-        _say(connection, {"ready": True})
+        _say(connection, _tried(sandbox))
         while True:
             key, cells, given, wanted = connection.recv()
             for grade_id in wanted:
                 verdict, errors = grade(sandbox, plan, cells, given, key, questions[grade_id])
                 _say(connection, {"verdict": asdict(verdict), "errors": errors})
+
+
+def _tried(sandbox: Sandbox) -> dict[str, Any]:
+    """Ready, if a process for students starts here: else all would lose all points."""
+    try:
+        with sandbox.student([]):
+            return {"ready": True}
+    except (RuntimeError, OSError) as error:
+        return {"failed": str(error)}
 
 
 def _say(connection: Connection, content: dict[str, Any]) -> None:

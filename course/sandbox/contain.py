@@ -109,13 +109,13 @@ def contain(folders: Iterable[str], disk_bytes: int, who: Rights) -> None:
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
     root = "/proc"  # nothing that we need lies below it
     _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, "size=4m,mode=755")
-    for folder in _outermost([*_SYSTEM, *folders]):
-        _show(folder, root)
-    for device in _DEVICES:
-        _show(f"/dev/{device}", root, device=True)
     os.mkdir(f"{root}/tmp")
     sizes = f"size={disk_bytes},nr_inodes=4096,mode=1777"
     _mount("tmpfs", f"{root}/tmp", "tmpfs", _NO_SUID | _NO_DEVICES, sizes)
+    for folder in _outermost([*_SYSTEM, *folders]):  # after /tmp, where one may lie
+        _show(folder, root)
+    for device in _DEVICES:
+        _show(f"/dev/{device}", root, device=True)
     os.chdir(root)
     _check(_LIBC.syscall(_number(_PIVOT_ROOT), b".", b"."), "pivot_root")
     _check(_LIBC.umount2(b".", _DETACH), "umount")

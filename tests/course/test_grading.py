@@ -293,6 +293,16 @@ def test_a_check_that_never_ends_costs_one_question(monkeypatch):
     assert works[0].verdicts[0].told == ["did not end within 1 seconds"]
 
 
+@pytest.mark.parametrize("error", [RuntimeError, OSError])
+def test_a_helper_says_before_it_begins_that_no_process_starts(error):
+    class Broken(Sandbox):
+        def student(self, cells, forbidden=()):
+            raise error("no more processes")
+
+    said = helpers._tried(Broken(FAST, "limited"))
+    assert said == {"failed": "no more processes"}
+
+
 @pytest.mark.usefixtures("pretending")
 def test_a_helper_that_can_not_start_stops_the_run():
     with pytest.raises(Refused, match="can't start a helper"):

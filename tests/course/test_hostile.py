@@ -9,6 +9,9 @@ import contextlib
 import os
 import secrets
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -17,7 +20,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from course.sandbox import Limits, RemoteStudent, Sandbox, Stopped, why_not_contained
+from course.sandbox import Limits, RemoteStudent, Sandbox, Stopped, contain, why_not_contained
 from course.sandbox.guard import descendants
 from mini_attention import check_attention, check_multi_head
 from mini_attention.checks import CheckFailed
@@ -471,6 +474,31 @@ def test_the_package_alone_is_there_of_the_repository(contained):
         ["mini_attention"],
         [".venv", "mini_attention"],
     )
+
+
+SHOWN = """
+import os, sys
+sys.path[:0] = [sys.argv[1]]
+import contain
+who = contain.rights()
+contain.leave_users_and_pids()
+if os.fork() == 0:
+    contain.contain([sys.argv[2]], 2**20, who)
+    print(os.listdir(sys.argv[2]), os.listdir("/tmp"), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.skipif(bool(why_not_contained()), reason="no containment here")
+def test_a_repository_may_lie_in_the_folder_for_temporary_files():
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        Path(folder, "course.txt").write_text("")
+        command = [sys.executable, "-I", "-c", SHOWN, str(Path(contain.__file__).parent), folder]
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        said = f"['course.txt'] ['{Path(folder).name}']\n"
+    assert (shown.stdout, shown.stderr) == (said, "")
 
 
 def test_two_submissions_share_no_folder(contained):
