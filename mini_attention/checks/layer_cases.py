@@ -43,8 +43,8 @@ class Draw:
 
     def opposites(self) -> dict[str, Tensor]:
         """Two tokens so far apart that one query's score for the second is far ahead."""
-        given = {name: 100 * x.double() for name, x in self.tokens(1, 1).items()}
-        return {name: torch.cat([x, -x], 1) for name, x in given.items()}
+        given = {n: x.double().masked_fill(x == 0, 0.5) for n, x in self.tokens(1, 1).items()}
+        return {name: 10_000 * torch.cat([x, -x], 1) for name, x in given.items()}
 
 
 def _few_tokens(draw: Draw) -> Iterator[Case]:
