@@ -152,7 +152,7 @@ class Worker:
                 "attributes": {n: x for n, x in vars(part).items() if _is_plain(n, x)},
                 "training": part.training,
             }
-            for name, part in module.named_modules()
+            for name, part in module.named_modules(remove_duplicate=False)
         ]
         return {
             "parts": parts,

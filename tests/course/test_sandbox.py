@@ -360,6 +360,29 @@ class Odd(nn.Module):
         assert torch.equal(odd(x)[0][0], odd(x)[0][1])
 
 
+LAYERS_WITH_TWO_NAMES = [
+    "self.one = nn.Linear(3, 5); self.several = nn.ModuleList([self.one])",
+    "self.several = nn.ModuleList([nn.Linear(3, 5)]); self.one = self.several[0]",
+]
+
+
+@pytest.mark.parametrize("made", LAYERS_WITH_TWO_NAMES)
+def test_a_layer_may_have_two_names(sandbox, made):
+    code = f"""
+from torch import nn
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {made}
+    def forward(self, x): return self.one(x) + self.several[0](x)
+"""
+    with sandbox.student([code]) as student:
+        layer, x = student.module("Layer"), torch.randn(2, 3)
+        assert layer.one.weight is layer.get_submodule("several.0").weight
+        expected = 2 * nn.functional.linear(x, *layer.parameters())
+        torch.testing.assert_close(layer(x), expected)
+
+
 def test_a_class_that_is_no_module_is_told(sandbox):
     with (
         sandbox.student(["class Layer: pass"]) as student,
