@@ -1,6 +1,6 @@
 """Answers to assignment 2: right ones in several styles, and wrong ones with what they get.
 
-RIGHT    what it is: the cells of a whole notebook, as one text
+RIGHT    what it is: the cells of a whole notebook, as one text, cut at `# %%`
 WRONG    question, what is wrong, the cells, the points they get, words of a hint that names it
 """
 

@@ -1,6 +1,6 @@
 """Answers to assignment 5: right ones in several styles, and wrong ones with what they get.
 
-RIGHT    what it is: the cells of a whole notebook, as one text
+RIGHT    what it is: the cells of a whole notebook, as one text, cut at `# %%`
 WRONG    question, what is wrong, the cell, the points it gets, words of a hint that names it
 """
 
