@@ -25,7 +25,8 @@ from .sandbox import Limits, RemoteStudent, Sandbox
 SANDBOX = Path(__file__).parent / "sandbox"
 LONGEST = 6000  # characters of a hint or an error that are kept
 # What becomes of the points for an answer that uses what is forbidden.
-RULES = {"tell": "the points stand, until you decide", "zero": "0 points, as you set"}
+# The student reads it as well.
+RULES = {"tell": "the points stand until the instructor decides", "zero": "so it has 0 points"}
 
 
 @dataclass(frozen=True)

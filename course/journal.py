@@ -45,8 +45,12 @@ class Result:
 
     @property
     def told(self) -> list[str]:
-        """All that an instructor should know, a line each."""
-        of_questions = [f"{v.grade_id}: {line}" for v in self.verdicts for line in v.told]
+        """All that an instructor should know, a line each, with the questions it is about."""
+        about: dict[str, list[str]] = {}
+        for verdict in self.verdicts:
+            for line in verdict.told:
+                about.setdefault(line, []).append(verdict.grade_id)
+        of_questions = [f"{', '.join(ids)}: {line}" for line, ids in about.items()]
         return [*filter(None, [self.problem]), *self.remarks, *of_questions]
 
     @property

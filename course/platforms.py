@@ -220,7 +220,8 @@ def _usable(marks: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
     for mark in marks:
         if ids.count(mark.id) > 1:
             told.append(
-                f"{mark.student} ({mark.file}): another notebook was graded too; remove one"
+                f"{mark.student} ({mark.file}): another notebook was graded too: "
+                "remove one of the rows from grades.csv"
             )
         elif not mark.total:
             told.append(f"{mark.student} ({mark.file}): was not graded")

@@ -30,7 +30,9 @@ BARS = 10
 COMMON = 15  # mistakes that are listed
 NAMED = re.compile(r"(?:It looks like this mistake|Or like this): (.+?)\.(?:\n|$)", re.DOTALL)
 PLACE = re.compile(r"\ncell \d+, line .*")  # the line of a student's cell
-NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+RAISED = re.compile(r"^raised \w+: .+", re.MULTILINE)
+UNWRITTEN = re.compile(r"not written yet|is still `\.\.\.`")
+NUMBER = re.compile(r"(?<!\w)-?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -181,5 +183,9 @@ def mistake(hint: str) -> str:
     """What a hint says is wrong: the same text for the same mistake on other inputs."""
     if named := NAMED.search(hint):
         return " ".join(named[1].split())
+    if raised := RAISED.search(hint):
+        return raised[0][:160]
     first = PLACE.sub("", hint.strip().partition("\n\n")[0])
+    if UNWRITTEN.search(" ".join(first.split())):
+        return "not written yet"
     return NUMBER.sub("…", " ".join(first.split()))[:160]

@@ -42,8 +42,11 @@ def sheet_of(assignment: Assignment, folder: Path = sources.SOURCES) -> Sheet:
     except (OSError, sources.SourceError) as error:
         raise Refused(f"the assignment's source can't be read: {error}") from None
     titles = {question.grade_id: question.title for question in assignment.questions}
-    if unknown := sorted(set(points) ^ set(titles)):
-        raise Refused(f"{source.name} and its questions disagree on {', '.join(unknown)}")
+    if alone := sorted(set(points) - set(titles)):
+        place = "without a Question of that grade_id in course/assignments"
+        raise Refused(f"{source.name} has graded cells {place}: {', '.join(alone)}")
+    if alone := sorted(set(titles) - set(points)):
+        raise Refused(f"{source.name} has no graded cell for the questions {', '.join(alone)}")
     title = notebook.read(source.read_bytes()).title
     paper = Paper(title, titles, {name: points[name] for name in titles})
     given = frozenset(cell.source.strip() for cell in student.cells if cell.cell_type == "code")

@@ -134,7 +134,7 @@ def test_what_is_forbidden_is_told(graded):
     (double, _), _ = graded(GIVEN, GUESS)
     assert double.points == 5.0
     assert "torch.mul" in double.told[0]
-    assert "until you decide" in double.told[0]
+    assert "until the instructor decides" in double.told[0]
 
 
 def test_speaking_of_what_is_forbidden_is_told_but_not_of_what_was_given(graded, sandbox):
@@ -152,7 +152,7 @@ def test_cells_are_known_as_given(sheet):
 def test_what_is_forbidden_scores_nothing_where_the_instructor_says_so(graded):
     verdicts, _ = graded(GIVEN, GUESS, forbidden="zero")
     assert points(verdicts) == [0.0, 2.0]
-    assert "0 points, as you set" in verdicts[0].told[0]
+    assert "so it has 0 points" in verdicts[0].told[0]
 
 
 def test_a_check_that_fails_itself_is_told(sandbox):
@@ -242,8 +242,11 @@ def test_a_source_that_does_not_fit_the_questions_is_refused(tmp_path):
     content = json.loads(path.read_text())
     content["cells"].pop()
     path.write_text(json.dumps(content))
-    with pytest.raises(Refused, match="disagree on guess"):
+    with pytest.raises(Refused, match="no graded cell for the questions guess"):
         sheet_of(tiny.ASSIGNMENT, tmp_path)
+    tiny.write_source(tmp_path)
+    with pytest.raises(Refused, match="without a Question .* in course/assignments: guess"):
+        sheet_of(replace(tiny.ASSIGNMENT, questions=QUESTIONS[:1]), tmp_path)
 
 
 # Several helpers

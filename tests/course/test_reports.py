@@ -194,7 +194,27 @@ def test_a_mistake_without_a_name_is_the_same_with_other_numbers():
 
 def test_where_a_mistake_was_made_is_no_part_of_it():
     hint = "f: not written\n  yet\ncell 5, line 3: raise NotImplementedError\n\nMore of it."
-    assert reports.mistake(hint) == "f: not written yet"
+    assert reports.mistake(hint) == "not written yet"
+    assert reports.mistake("f: wrong\ncell 5, line 3: return x") == "f: wrong"
+
+
+def test_what_is_not_written_is_one_mistake_of_a_question():
+    hints = ["f: not written\n  yet", "guess_1 is still `...`: write your answer in its place."]
+    assert {reports.mistake(hint) for hint in hints} == {"not written yet"}
+
+
+def test_what_a_program_raised_is_its_mistake():
+    hint = "two tokens: A head sees both.\n\nraised NameError: name 'f' is not defined\n\nMore."
+    assert reports.mistake(hint) == "raised NameError: name 'f' is not defined"
+
+
+def test_a_number_in_a_name_is_a_part_of_it():
+    assert reports.mistake("head_1: expected 5") == "head_1: expected …"
+
+
+def test_what_is_told_of_several_questions_is_told_once():
+    verdicts = [Verdict(name, 0.0, 1.0, [], ["it ended"]) for name in ("softmax", "scale")]
+    assert Result("s05", "s05", "x", verdicts).told == ["softmax, scale: it ended"]
 
 
 def test_common_mistakes_are_counted_once_a_student():
