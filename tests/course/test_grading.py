@@ -245,7 +245,7 @@ def test_a_source_that_does_not_fit_the_questions_is_refused(tmp_path):
     with pytest.raises(Refused, match="no graded cell for the questions guess"):
         sheet_of(tiny.ASSIGNMENT, tmp_path)
     tiny.write_source(tmp_path)
-    with pytest.raises(Refused, match="without a Question .* in course/assignments: guess"):
+    with pytest.raises(Refused, match=r"without a Question .* in course/assignments: guess"):
         sheet_of(replace(tiny.ASSIGNMENT, questions=QUESTIONS[:1]), tmp_path)
 
 
