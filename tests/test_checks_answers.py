@@ -22,6 +22,8 @@ from mini_attention.checks import (
     check_merge,
     check_single_head,
 )
+from mini_attention.checks.case import Case, Program, Subject
+from mini_attention.checks.engine import check
 from tests.failures import failure_of, said
 
 
@@ -91,6 +93,15 @@ def test_what_torch_has_not_implemented_is_an_error_like_any_other():
     assert 'raised NotImplementedError: "softmax' in said(failure)
 
 
+def test_an_error_of_what_is_right_is_the_questions_own():
+    def raises(*given):
+        raise ValueError("no such question")
+
+    subject = Subject(Program(attention), set(), Program(raises), {})
+    with pytest.raises(ValueError, match=r"^no such question$"):
+        check(subject, [Case("one", "It raises.", {})], None)
+
+
 def test_a_module_without_a_forward_is_not_written_yet():
     class Empty(nn.Module):
         pass
@@ -99,13 +110,13 @@ def test_a_module_without_a_forward_is_not_written_yet():
     assert said(failure).startswith("Not written yet: Empty.")
 
 
-@pytest.mark.parametrize("check", [check_attention, lambda f: check_attention(f, only=["scores"])])
-def test_what_kept_an_answer_from_coming_has_said_all(check):
+@pytest.mark.parametrize("put", [check_attention, lambda f: check_attention(f, only=["scores"])])
+def test_what_kept_an_answer_from_coming_has_said_all(put):
     def late(query, key, value):
         raise CheckFailed("late did not end within 3 seconds")
 
     with pytest.raises(CheckFailed, match=r"^late did not end within 3 seconds$"):
-        check(late)
+        put(late)
 
 
 def test_what_kept_a_layer_from_answering_has_said_all():

@@ -60,6 +60,14 @@ def test_a_matrix_of_all_scores_is_seen_and_nothing_else_is_wrong_with_it():
     assert set(check_blocked(function, only=rest).passed) == set(rest)
 
 
+def test_numbers_that_are_read_on_the_way_are_no_tensors():
+    def function(query, key, value, size):
+        assert query.isfinite().all().item()
+        return by_queries(query, key, value, size)
+
+    assert "memory" in check_blocked(function, only=["blocks", "memory"]).passed
+
+
 def test_all_pieces_put_together_again_are_a_matrix_too():
     def function(query, key, value, size):
         scores = [query @ k.mT / math.sqrt(key.shape[-1]) for k in key.split(size, -2)]
@@ -97,7 +105,7 @@ def test_right_blocks_pass_whatever_is_cut():
     assert "leading axes" in check_blocked(shallow).skipped
     theirs = check_blocked(OfMatrices())
     assert {"mask", "empty block", "empty rows"} <= set(theirs.passed)
-    assert theirs.skipped == ["given scale", "leading axes", "bias"]
+    assert theirs.skipped == ["leading axes", "given scale", "bias"]
 
 
 def test_a_function_without_a_size_of_its_blocks_is_an_error():

@@ -128,6 +128,11 @@ def test_other_sizes_can_be_asked():
     assert "answer expected 1\nanswer got      1.414" in str(failure)
 
 
+def test_sizes_that_the_right_function_can_not_take_are_an_error_of_their_own():
+    with pytest.raises(ValueError, match=r"d_model \(7\) must be divisible by num_heads \(2\)"):
+        check_cost(layer, layer, sizes=[{"d_model": 7, "num_heads": 2, "n": 3}])
+
+
 def test_further_mistakes_can_be_named():
     wrong = {
         "n (n + 1) / 2: a causal core is not counted half here": lambda b, h, n, d: (

@@ -22,7 +22,7 @@ class Running:
 
     def allowed(self, mask: Tensor, keys: slice) -> Tensor:
         """The part of a mask for some of the keys."""
-        return mask[..., keys] if mask.shape[-1] > 1 else mask
+        return mask[..., keys]
 
     def blocks(self, scores: Tensor, value: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
         return [*zip(torch.split(scores, size, -1), torch.split(value, size, -2), strict=True)]
@@ -290,8 +290,6 @@ class MaskOfTheFirstBlock(Running):
     """
 
     def allowed(self, mask: Tensor, keys: slice) -> Tensor:
-        if mask.shape[-1] == 1:
-            return mask
         width = min(keys.stop, mask.shape[-1]) - keys.start
         return mask[..., :width]
 
