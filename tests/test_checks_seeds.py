@@ -32,6 +32,8 @@ from mini_attention.mistakes.running import Running
 from mini_attention.mistakes.single import HEADS
 from tests.failures import failure_of
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(1, 37)
 FEW = range(1, 7)  # for each of so many wrong programs; more have been tried
 BUILDERS = {f.__name__: f for f in (causal_mask, window_mask, padding_mask, document_mask)}
