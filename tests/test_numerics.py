@@ -145,6 +145,7 @@ PAIRS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALF, ids=str)
 @pytest.mark.parametrize("autocast", [False, True], ids=["half", "autocast"])
 @pytest.mark.parametrize("length", [5, 31, 127])

@@ -44,6 +44,8 @@ from tests.strategies import (
     within,
 )
 
+pytestmark = pytest.mark.slow
+
 windows = st.sampled_from((None, 0, 1, 2, 4))
 
 # The functions.
