@@ -13,27 +13,39 @@ from course import sources
 from course.model import Draw
 from mini_attention.checks import CheckFailed
 
-QUICK = 2  # wrong answers of a question that are tried even when there is little time
-FEW = 3  # styles of right answers, likewise
 CUT = "# %%\n"  # between the cells of an answer that has several
 
 
 @dataclass(frozen=True)
 class Found:
-    points: int
+    weight: int  # of the steps that passed
     hints: list
     used: list
     errors: dict
 
 
-def questions_of(number):
-    assignment = importlib.import_module(f"course.assignments.a{number}").ASSIGNMENT
-    return {question.grade_id: question for question in assignment.questions}
+class Assignment:
+    """An assignment by its number: questions, source, and the answers that tests put to them."""
 
+    def __init__(self, number):
+        self.number = number
+        assignment = importlib.import_module(f"course.assignments.a{number}").ASSIGNMENT
+        self.questions = {question.grade_id: question for question in assignment.questions}
+        self.answers = importlib.import_module(f"tests.course.answers.a{number}")
+        source = sources.SOURCES / f"{assignment.name}.ipynb"
+        self.points = sources.points(source)
+        self.solved = cells_of(sources.read(source))
+        self.untouched = cells_of(sources.student_notebook(sources.read(source)))
 
-def source_of(number):
-    (path,) = sources.SOURCES.glob(f"a{number}_*.ipynb")
-    return path
+    def put(self, sandbox, grade_id, answer):
+        """An answer to a question, behind the cells of the source that it needs."""
+        cells = [*self.solved[: self.answers.BEFORE], answer]
+        return put(sandbox, self.questions[grade_id], cells)
+
+    def asked(self, style):
+        """The questions that a right answer is for: that in its name, else all."""
+        question = style.partition(": ")[0]
+        return [question] if question in self.questions else list(self.questions)
 
 
 def cells_of(notebook):
@@ -61,22 +73,13 @@ def hint_of(step, student, seed):
     return ""
 
 
-def catalogue(wrong):
-    """Each wrong answer as a parameter: all but a few of a question wait for `make course`."""
+def parameters(named, most):
+    """Group, name and values of each answer as parameters: of a group, all but a few wait for
+    `make course`.
+    """
     seen, found = Counter(), []
-    for question, name, *rest in wrong:
-        seen[question] += 1
-        marks = [pytest.mark.full] if seen[question] > QUICK else []
-        found.append(pytest.param(question, *rest, id=f"{question}: {name}", marks=marks))
-    return found
-
-
-def styles(right):
-    """Each style of a right answer, `style` or `question: style`, as a parameter, as above."""
-    seen, found = Counter(), []
-    for name in right:
-        question, _, _ = name.rpartition(": ")
-        seen[question] += 1
-        marks = [pytest.mark.full] if seen[question] > FEW else []
-        found.append(pytest.param(name, id=name, marks=marks))
+    for group, name, *values in named:
+        seen[group] += 1
+        marks = [pytest.mark.full] if seen[group] > most else []
+        found.append(pytest.param(*values, id=name, marks=marks))
     return found

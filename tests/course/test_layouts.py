@@ -5,13 +5,14 @@ import json
 
 import pytest
 
+from course import sources
 from course.assignments.a2 import ASSIGNMENT
 from course.notebook import read
 from course.run import sheet_of, work_on
 from course.submissions import Owner, Submission
 from tests.course import answering
 
-SOURCE = answering.source_of(ASSIGNMENT.number)
+SOURCE = sources.SOURCES / f"{ASSIGNMENT.name}.ipynb"
 
 
 def solved():

@@ -2,7 +2,11 @@
 
 RIGHT    what it is: the cells of a whole notebook, as one text, cut at `# %%`
 WRONG    question, what is wrong, the cells, the points they get, words of a hint that names it
+BORROWED question, what it is, the cells: answers that are not one's own
+BEFORE   how many of the source's cells come before: an answer brings what it needs
 """
+
+BEFORE = 0
 
 GIVEN = """
 import math
@@ -470,4 +474,15 @@ WRONG = [
       for name, code, points, words in _INPUTS),
     *(("changes", name, f"my_choices = {list(letters)}", points, words)
       for name, letters, points, words in _CHOSEN),
+]  # fmt: skip
+
+_OF_SOFTMAX = GIVEN + "\ndef my_softmax(scores):\n    return "
+BORROWED = [
+    ("softmax", "a function of torch", _OF_SOFTMAX + "torch.softmax(scores, -1)"),
+    ("softmax", "a method", _OF_SOFTMAX + "scores.softmax(-1)"),
+    ("softmax", "a module of torch", _OF_SOFTMAX + "torch.nn.Softmax(dim=-1)(scores)"),
+    ("softmax", "a power of a logarithm",
+     _OF_SOFTMAX + "torch.nn.functional.log_softmax(scores, -1).exp()"),
+    ("softmax", "the package's weights",
+     _OF_SOFTMAX + "mini_attention.attention_weights(scores, torch.eye(7).to(scores), scale=1.0)"),
 ]  # fmt: skip

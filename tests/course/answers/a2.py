@@ -2,7 +2,11 @@
 
 RIGHT    what it is: the cells of a whole notebook, as one text, cut at `# %%`
 WRONG    question, what is wrong, the cells, the points they get, words of a hint that names it
+BORROWED question, what it is, the cells: answers that are not one's own
+BEFORE   how many of the source's cells come before: an answer brings what it needs
 """
+
+BEFORE = 0
 
 GIVEN = """
 import math
@@ -717,3 +721,18 @@ WRONG = [
     *(("changes", name, f"my_choices = {list(letters)}", points, words)
       for name, letters, points, words in _CHOSEN),
 ]  # fmt: skip
+
+
+BORROWED = [
+    (
+        "single-head",
+        "the package's head",
+        GIVEN
+        + """
+import mini_attention
+class SingleHead(mini_attention.SingleHeadAttention):
+    def __init__(self, d_model, d_head, d_value, key_size):
+        super().__init__(d_model, d_head, d_value=d_value, key_size=key_size, value_size=key_size)
+""",
+    ),
+]

@@ -1,6 +1,13 @@
-"""Answers to assignment 3, right and wrong, each a cell that comes after the solution's."""
+"""Answers to assignment 3: right ones in several styles, and wrong ones with what they get.
 
-# "question: how it is written" -> the cell
+RIGHT    "question: how it is written": the cell
+WRONG    question, what is wrong, the cell, the points it gets, words of a hint that names it
+BORROWED question, what it is, the cell: answers that are not one's own
+BEFORE   how many of the source's cells come before: all, so that an answer replaces one of them
+"""
+
+BEFORE = None
+
 RIGHT = {
     "predict-heads: numbers as floats, tuples": """
 chased_in_head_1 = (0, 2)
@@ -924,3 +931,25 @@ WRONG = [
         "cut along the sentence",
     ),
 ]
+
+
+FORWARD = """
+    def forward(self, query, key, value):
+        d_model, num_heads = query.shape[-1], self.num_heads
+        layer = CALL
+        output = layer(query, key, value)
+        return output[0] if isinstance(output, tuple) else output
+"""
+BORROWED = [
+    ("multi-head", "the package's layer",
+     LAYER + FORWARD.replace("CALL", "mini_attention.MultiHeadAttention(d_model, num_heads)")),
+    ("multi-head", "torch's layer",
+     LAYER + FORWARD.replace(
+         "CALL", "torch.nn.MultiheadAttention(d_model, num_heads, batch_first=True)")),
+    ("carry-over", "the package's copy", """
+def carry_over(state):
+    theirs = torch.nn.MultiheadAttention(15, 3, batch_first=True)
+    theirs.load_state_dict(state)
+    return mini_attention.MultiHeadAttention.from_torch(theirs).state_dict()
+"""),
+]  # fmt: skip

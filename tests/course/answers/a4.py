@@ -1,6 +1,14 @@
-"""Answers to assignment 4, right and wrong, each a cell that comes after the solution's."""
+"""Answers to assignment 4: right ones in several styles, and wrong ones with what they get.
 
-# "question: how it is written" -> the cell
+RIGHT    "question: how it is written": the cell
+WRONG    question, what is wrong, the cell, the points it gets (for the test that is written, the
+         wrong programs it catches), words of a hint that names it
+BORROWED question, what it is, the cell: answers that are not one's own
+BEFORE   how many of the source's cells come before: all, so that an answer replaces one of them
+"""
+
+BEFORE = None
+
 RIGHT = {
     "predict-masks: decimals, a tuple, a tensor": """
 mouse_weights = (0.182, 0.727, 0.091, 0, 0)
@@ -374,35 +382,49 @@ WRONG = [
      0, "NameError"),
     ("write-the-test", "shapes alone",
      SETUP + "    assert attend(query, key, value, mask).shape == right.shape",
-     1 / 3, "The mask is added to the scores as ones and zeros"),
+     1, "The mask is added to the scores as ones and zeros"),
     ("write-the-test", "a comparison that is thrown away",
      SETUP + "    torch.allclose(attend(query, key, value, mask), right, atol=1e-4)",
-     1 / 3, 'True in the mask is read as "hide"'),
+     1, 'True in the mask is read as "hide"'),
     ("write-the-test", "tame scores, no empty row",
      SETUP + "    assert torch.allclose(attend(query, key, value, mask), right, atol=1e-4)",
-     8 / 3, "A hidden key that is far ahead"),
+     8, "A hidden key that is far ahead"),
     ("write-the-test", "one item, a square mask",
      "def test_attend(attend):\n    causal = torch.ones(5, 5).tril().bool()\n"
      "    right = masked_attention(x, x, x, causal)\n"
      "    assert torch.allclose(attend(x, x, x, causal), right, atol=1e-4)",
-     7 / 3, "Every item of a batch gets the mask of the first one"),
+     7, "Every item of a batch gets the mask of the first one"),
     ("write-the-test", "no gradients",
      SETUP + "    mask[1, 2] = False\n"
      "    right = masked_attention(query, key, value, mask)\n"
      "    assert torch.allclose(attend(query, key, value, mask), right, atol=1e-4)",
-     10 / 3, "The gradients are NaN"),
+     10, "The gradients are NaN"),
     ("write-the-test", "no future, no more",
      "def test_attend(attend):\n    causal = torch.ones(5, 5).tril().bool()\n"
      "    other = x.clone()\n    other[4] += 1\n"
      "    one, two = attend(x, x, x, causal), attend(x, other, other, causal)\n"
      "    assert torch.allclose(one[:4], two[:4], atol=1e-6)",
-     2, "Your weights sum to 1 over the queries"),
+     6, "Your weights sum to 1 over the queries"),
     ("write-the-test", "a loud key that nobody sees",
      SETUP + "    mask[..., 4], loud = False, key.clone()\n    loud[:, 4] = 1000\n"
      "    right = masked_attention(query, key, value, mask)\n"
      "    assert torch.allclose(attend(query, loud, value, mask), right, atol=1e-4)",
-     8 / 3, "let another see it"),
+     8, "let another see it"),
     ("write-the-test", "chance", "import os\n"
      "def test_attend(attend):\n    assert os.urandom(1)[0] < 64", 0, "fails a right program"),
 ]
 # fmt: on
+
+OF_MASKED = "def masked_attention(q, k, v, mask):\n    return "
+BORROWED = [
+    ("masked-attention", "the package's formula",
+     OF_MASKED + "mini_attention.attention(q, k, v, mask)"),
+    ("masked-attention", "the package's kernel",
+     OF_MASKED + "mini_attention.fused_attention(q, k, v, mask)"),
+    ("masked-attention", "torch's kernel",
+     OF_MASKED + "torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)"),
+    ("build-masks", "the package's builder",
+     "def causal(i, j):\n    return mini_attention.causal_mask(i, j)"),
+    ("write-the-test", "the package's check",
+     "def test_attend(attend):\n    mini_attention.check_attention(attend, only=['mask'])"),
+]  # fmt: skip

@@ -2,7 +2,11 @@
 
 RIGHT    what it is: the cells of a whole notebook, as one text, cut at `# %%`
 WRONG    question, what is wrong, the cell, the points it gets, words of a hint that names it
+BORROWED question, what it is, the cells: answers that are not one's own
+BEFORE   how many of the source's cells come before: the imports
 """
+
+BEFORE = 1
 
 PREDICTED = """
 doubled_length = (1, 2, 4, 4)
@@ -1039,3 +1043,12 @@ WRONG = [
     ),
     ("break-and-explain", "five letters", _broken(statements="TFFTF"), 3, "6 letters are expected"),
 ]
+
+
+OF_CORE = "def core_flops(d_model, num_heads, i, j, batch):\n    return "
+BORROWED = [
+    ("core-account", "the package's layer",
+     OF_CORE + "cost.multi_head_cost(d_model, num_heads, i, j, batch=batch).total.flops"),
+    ("core-account", "the package's core",
+     OF_CORE + "cost.attention_cost(i=i, j=j, d=d_model, e=d_model, b=batch).total.flops"),
+]  # fmt: skip

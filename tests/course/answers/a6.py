@@ -2,7 +2,11 @@
 
 RIGHT    what it is: the cells of a whole notebook, as one text, cut at `# %%`
 WRONG    question, what is wrong, the cell, the points it gets, words of a hint that names it
+BORROWED question, what it is, the cells: answers that are not one's own
+BEFORE   how many of the source's cells come before: the imports
 """
+
+BEFORE = 1
 
 PREDICTED = """
 first_piece = (3, 11 / 8, 3 / 8, 1, 21 / 8)
@@ -1197,3 +1201,15 @@ WRONG = [
         "not both t and z",
     ),
 ]
+
+
+OF_BLOCKED = "import mini_attention\n\ndef blocked(query, key, value, size):\n    return "
+OF_LOG_SUM = "def running_log_sum(scores, size):\n    return "
+BORROWED = [
+    ("blocked", "the package's blocks",
+     OF_BLOCKED + "mini_attention.blocked_attention(query, key, value)"),
+    ("blocked", "torch's kernel",
+     OF_BLOCKED + "torch.nn.functional.scaled_dot_product_attention(query, key, value)"),
+    ("log-sum", "a function of torch", OF_LOG_SUM + "torch.logsumexp(scores, -1, True)"),
+    ("log-sum", "a method", OF_LOG_SUM + "scores.logsumexp(-1, True)"),
+]  # fmt: skip

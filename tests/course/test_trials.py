@@ -1,112 +1,14 @@
-"""Assignment 4 gives an answer what it deserves, and a wrong one the name of its mistake."""
-
-from collections import Counter
+"""Trials of a student's test: which programs it is asked about, and what it earns."""
 
 import pytest
 import torch
 
-from course import sources
 from course.assignments.a4 import PROGRAMS
 from course.assignments.trials import RIGHT, catches
 from course.model import Draw, Missing
 from mini_attention.checks import CheckFailed
 from mini_attention.mistakes import MISTAKES
-from tests.course import answering
 from tests.course.answers import a4 as answers
-
-QUESTIONS = answering.questions_of(4)
-SOURCE = answering.source_of(4)
-WORTH = sources.points(SOURCE)
-SOLVED = answering.cells_of(sources.read(SOURCE))
-
-
-def points_of(found, grade_id):
-    """As they stand in the notebook: a step of the test that is written is a third of one."""
-    weight = sum(step.weight for step in QUESTIONS[grade_id].steps)
-    return found.points * WORTH[grade_id] / weight
-
-
-@pytest.mark.parametrize("style", answering.styles(answers.RIGHT))
-def test_a_right_answer_gets_all_points_however_it_is_written(answers_sandbox, style):
-    question = QUESTIONS[style.split(":")[0]]
-    found = answering.put(answers_sandbox, question, [*SOLVED, answers.RIGHT[style]])
-    assert (found.hints, found.used, found.errors) == ([], [], {})
-
-
-@pytest.mark.parametrize(
-    ("grade_id", "code", "points", "words"), answering.catalogue(answers.WRONG)
-)
-def test_a_wrong_answer_gets_its_points_and_the_name_of_its_mistake(
-    answers_sandbox, grade_id, code, points, words
-):
-    found = answering.put(answers_sandbox, QUESTIONS[grade_id], [*SOLVED, code])
-    assert points_of(found, grade_id) == pytest.approx(points), found.hints
-    assert found.errors == {}
-    assert any(words in hint for hint in found.hints), found.hints
-
-
-def test_there_are_at_least_ten_right_answers():
-    assert len(answers.RIGHT) >= 10
-
-
-def test_every_question_has_at_least_eight_wrong_answers():
-    counted = Counter(question for question, *_ in answers.WRONG)
-    assert counted.keys() == QUESTIONS.keys()
-    assert min(counted.values()) >= 8
-
-
-def test_the_solution_gets_all_points(answers_sandbox):
-    for question in QUESTIONS.values():
-        found = answering.put(answers_sandbox, question, SOLVED)
-        assert (found.hints, found.used, found.errors) == ([], [], {}), question.grade_id
-
-
-def test_the_untouched_notebook_gets_nothing_and_is_told_what_is_missing(answers_sandbox):
-    cells = answering.cells_of(sources.student_notebook(sources.read(SOURCE)))
-    for question in QUESTIONS.values():
-        found = answering.put(answers_sandbox, question, cells)
-        assert (found.points, found.errors) == (0, {}), question.grade_id
-        for hint in found.hints:
-            assert "written yet" in hint or "still `...`" in hint
-
-
-def test_the_notebook_has_points_for_every_question_and_20_in_all():
-    assert WORTH.keys() == QUESTIONS.keys()
-    assert sum(WORTH.values()) == 20
-    for name in WORTH.keys() - {"write-the-test"}:
-        assert sum(step.weight for step in QUESTIONS[name].steps) == WORTH[name]
-
-
-def test_no_cell_of_the_notebook_mentions_what_is_forbidden(answers_sandbox):
-    for question in QUESTIONS.values():
-        with answers_sandbox.student(SOLVED, forbidden=question.forbidden) as student:
-            assert student.mentions(question.forbidden) == [], question.grade_id
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        "mini_attention.attention(q, k, v, mask)",
-        "mini_attention.fused_attention(q, k, v, mask)",
-        "torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)",
-    ],
-)
-def test_attention_that_is_not_ones_own_is_noticed(answers_sandbox, call):
-    code = f"def masked_attention(q, k, v, mask):\n    return {call}"
-    assert answering.put(answers_sandbox, QUESTIONS["masked-attention"], [*SOLVED, code]).used
-
-
-def test_a_mask_of_the_package_is_noticed(answers_sandbox):
-    code = "def causal(i, j):\n    return mini_attention.causal_mask(i, j)"
-    assert answering.put(answers_sandbox, QUESTIONS["build-masks"], [*SOLVED, code]).used
-
-
-def test_a_test_that_calls_the_packages_check_is_noticed(answers_sandbox):
-    code = "def test_attend(attend):\n    mini_attention.check_attention(attend, only=['mask'])"
-    assert answering.put(answers_sandbox, QUESTIONS["write-the-test"], [*SOLVED, code]).used
-
-
-# Trials, with tests that run here
 
 
 class Here:
