@@ -55,13 +55,11 @@ def parts() -> dict[str, Part]:
     the cases that the checks ask: asked with another number they are as good, and whether they
     find what they should is what `tools.mistakes` answers.
     """
-    aside = ("plots", "checks")
-    silent = (*AROUND, "package")  # what they test is not what a line of the package does
+    silent = {*AROUND, "package"}  # what they test is not what a line of the package does
     tests = [path.stem for path in sorted((ROOT / "tests").glob("test_*.py"))]
-    of_checks = tuple(f"tests/{test}.py" for test in tests if test.startswith("test_checks"))
-    kinds = {test: test.removeprefix("test_") for test in tests}
-    aside_too = {test for test, kind in kinds.items() if kind.split("_")[0] in aside}
-    core = [test for test in tests if test not in aside_too and kinds[test] not in silent]
+    of_checks = [test for test in tests if test.startswith("test_checks")]
+    aside = {"test_plots", *of_checks, *(f"test_{name}" for name in silent)}
+    core = [test for test in tests if test not in aside]
     files = [path.name for path in sorted((ROOT / "mini_attention").glob("*.py"))]
     checks = [
         f"mini_attention/checks/{path.name}"
@@ -75,7 +73,7 @@ def parts() -> dict[str, Part]:
             tuple(f"tests/{test}.py" for test in core),
         ),
         Part("plots", ("mini_attention/plots.py",), ("tests/test_plots.py",)),
-        Part("checks", tuple(checks), of_checks),
+        Part("checks", tuple(checks), tuple(f"tests/{test}.py" for test in of_checks)),
     ]
     return {part.name: part for part in made}
 
