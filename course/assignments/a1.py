@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from course.assignments.choices import Choice, check_choices
 from course.assignments.compare import ask, expect, expect_value
+from course.assignments.counts import numbers
 from course.model import Assignment, Draw, Function, Question, Step, Student
 from mini_attention import attention, attention_weights, check_attention
 from mini_attention.checks import CheckFailed
@@ -50,7 +50,7 @@ ATTENTION = (
 def scores(student: Student, draw: Draw) -> None:
     expect_value(
         "my_scores",
-        _numbers(student, "my_scores", 5),
+        numbers(student, "my_scores", 5),
         [2, 0, 2, 1, 0],
         [
             ([4, 0, 4, 2, 0], "these are the products: a score is divided by √d, which is 2 here"),
@@ -71,7 +71,7 @@ def scores(student: Student, draw: Draw) -> None:
 def shares(student: Student, draw: Draw) -> None:
     expect_value(
         "my_shares",
-        _numbers(student, "my_shares", 5),
+        numbers(student, "my_shares", 5),
         [4, 1, 4, 2, 1],
         [
             ([2, 0, 2, 1, 0], "these are the scores: each point doubles the shares, 2^score"),
@@ -94,7 +94,7 @@ def shares(student: Student, draw: Draw) -> None:
 def output(student: Student, draw: Draw) -> None:
     expect_value(
         "my_output",
-        _numbers(student, "my_output", 3),
+        numbers(student, "my_output", 3),
         [8 / 12, 2 / 12, 15 / 12],
         [
             ([8, 2, 15], "this is the sum over the shares: a mean divides it by all 12 shares"),
@@ -110,16 +110,6 @@ def output(student: Student, draw: Draw) -> None:
             ),
         ],
     )
-
-
-def _numbers(student: Student, name: str, count: int) -> list[float]:
-    value = student.value(name)
-    given = value.flatten().tolist() if isinstance(value, Tensor | np.ndarray) else value
-    if not isinstance(given, list | tuple):
-        raise CheckFailed(f"{name}: a list of {count} numbers is expected")
-    if len(given) != count:
-        raise CheckFailed(f"{name}: {count} numbers are expected; got {len(given)}")
-    return list(given)
 
 
 # Build: a softmax by hand

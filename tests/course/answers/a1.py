@@ -428,7 +428,7 @@ _PREDICTED = [
      "number of words"),
     ("no links", "my_scores = [2, 0, 2, 0, 0]", 2, "has a link"),
     ("powers for scores", "my_scores = [4, 1, 4, 2, 1]", 2, "powers 2^score"),
-    ("four scores", "my_scores = [2, 0, 2, 1]", 2, "5 numbers are expected"),
+    ("four scores", "my_scores = [2, 0, 2, 1]", 2, "should hold 5 numbers; it holds 4"),
     ("scores for shares", "my_shares = [2, 0, 2, 1, 0]", 2, "these are the scores"),
     ("no share for a score of 0", "my_shares = [4, 0, 4, 2, 0]", 2, "2^0 = 1"),
     ("shares of the products", "my_shares = [16, 1, 16, 4, 1]", 2, "of the products"),
