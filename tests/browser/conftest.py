@@ -48,13 +48,14 @@ def site(tmp_path_factory):
     source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
     (source / "conf.py").write_text(CONFIG, encoding="utf-8")
     shutil.copy(ROOT / "book" / "play.md", source)
+    shutil.copy(ROOT / "book" / "assignments" / "for_instructors.md", source)
     for name in PIECES:
         page = rules.Page(ROOT / "book" / f"{name}.ipynb")
         cells = [cell.source for _, cell in page.markdown if "attention-play" in cell.source]
         (source / f"{name}.md").write_text("\n\n".join([f"# {name}", *cells]), "utf-8")
     for name in OTHERS:
         (source / f"{name}.md").write_text(f"# {name}\n", encoding="utf-8")
-    contents = "\n".join(("# Contents\n", "```{toctree}", "play", *PIECES, *OTHERS, "```"))
+    contents = "\n".join(("# Contents\n", "```{toctree}", "play", *PIECES, *OTHERS, "for_instructors", "```"))
     (source / "index.md").write_text(contents, encoding="utf-8")
     command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", str(source), str(built)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(notebooks.ROOT)})
