@@ -55,7 +55,9 @@ def site(tmp_path_factory):
         (source / f"{name}.md").write_text("\n\n".join([f"# {name}", *cells]), "utf-8")
     for name in OTHERS:
         (source / f"{name}.md").write_text(f"# {name}\n", encoding="utf-8")
-    contents = "\n".join(("# Contents\n", "```{toctree}", "play", *PIECES, *OTHERS, "for_instructors", "```"))
+    contents = "\n".join(
+        ("# Contents\n", "```{toctree}", "play", *PIECES, *OTHERS, "for_instructors", "```")
+    )
     (source / "index.md").write_text(contents, encoding="utf-8")
     command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", str(source), str(built)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(notebooks.ROOT)})
