@@ -279,6 +279,129 @@ def test_good_prose_passes(tmp_path, source):
     assert problems(tmp_path, with_text(source)) == []
 
 
+def choice(letter, verdict="Not quite.", why="Because one and one are two things."):
+    return f"<details><summary>{letter}</summary>\n\n**{verdict}** {why}\n\n</details>"
+
+
+def question(*choices, stem="**Predict.** What is 1 + 1?"):
+    choices = choices or (choice("A. 1"), choice("B. 2", "Right."), choice("C. 3"))
+    return "\n\n".join([stem, *choices])
+
+
+def asking(*sources, shown=True):
+    """A chapter's main text with these questions, each with a cell that shows the answer."""
+    pairs = [(text(source), code("assert 1 + 1 == 2")) for source in sources]
+    return [cell for pair in pairs for cell in (pair if shown else pair[:1])]
+
+
+OTHER = question(choice("A. 2", "Right."), choice("B. 3"), choice("C. 4"))
+QUESTION_FAULTS = {
+    "two choices": (question(choice("A. 1"), choice("B. 2", "Right.")), "has 2 choices (3 or 4)"),
+    "five choices": (
+        question(choice("A. 2", "Right."), *(choice(f"{letter}. {letter}") for letter in "BCDE")),
+        "has 5 choices (3 or 4)",
+    ),
+    "no letters": (
+        question(choice("1"), choice("2", "Right."), choice("3")),
+        "do not begin with A., B., C. in order",
+    ),
+    "another order": (
+        question(choice("B. 1"), choice("A. 2", "Right."), choice("C. 3")),
+        "do not begin with A., B., C. in order",
+    ),
+    "none right": (question(*(choice(f"{a}. {a}") for a in "ABC")), "has 0 right choices"),
+    "two right": (
+        question(choice("A. 1"), choice("B. 2", "Right."), choice("C. two", "Right.")),
+        "has 2 right choices",
+    ),
+    "no verdict": (
+        question(choice("A. 1", "Well."), choice("B. 2", "Right."), choice("C. 3")),
+        "in front: A. 1",
+    ),
+    "no reason": (
+        question(choice("A. 1", why="It is not."), choice("B. 2", "Right."), choice("C. 3")),
+        "does not say why: A. 1",
+    ),
+    "right without reason": (
+        question(choice("A. 1"), choice("B. 2", "Right.", "Indeed."), choice("C. 3")),
+        "does not say why: B. 2",
+    ),
+    "same choice": (
+        question(choice("A. 1"), choice("B. 2", "Right."), choice("C. 1")),
+        "has the same choice twice",
+    ),
+    "raw code": (
+        question(choice("A. `1`"), choice("B. 2", "Right."), choice("C. 3")),
+        "shown raw, say <code>: A. `1`",
+    ),
+    "raw formula": (
+        question(choice("A. $1$"), choice("B. 2", "Right."), choice("C. 3")),
+        "shown raw, say <code>: A. $1$",
+    ),
+    "no question": (
+        question(stem="**Predict.** Say what 1 + 1 is."),
+        "does not end in a question mark",
+    ),
+    "a word between": (
+        question(choice("A. 1"), "Or is it", choice("B. 2", "Right."), choice("C. 3")),
+        "something among the choices that is none: Or is it",
+    ),
+    "not at the end": (question() + "\n\nNow look.", "without the form of a question"),
+    "no stem": (question(stem="What is 1 + 1?"), "without the form of a question"),
+    "no choices": ("**Predict.** What is 1 + 1?", "without the form of a question"),
+    "a folded answer": (
+        f"What is 1?\n\n<details><summary>Answer</summary>\n\nOne.\n\n</details>\n\n{question()}",
+        "without the form of a question",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "message"), QUESTION_FAULTS.values(), ids=QUESTION_FAULTS)
+def test_each_fault_of_a_question_is_named(tmp_path, source, message):
+    assert any(message in problem for problem in questions(tmp_path, asking(source)))
+
+
+def questions(folder, cells, name="01_words.ipynb"):
+    return list(rules.questions(rules.Page(write(folder, cells, name))))
+
+
+def test_a_question_is_followed_by_the_cell_that_shows(tmp_path):
+    for cells in asking(question(), shown=False), [*asking(question(), shown=False), text("2.")]:
+        found = questions(tmp_path, cells)
+        assert any("asks what no code cell after it shows" in problem for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), {"01_words": 3, "01b_words": 2, "words": 2, "assignments/a1_add": 0}.items()
+)
+def test_a_page_asks_its_reader_to_predict(tmp_path, name, least):
+    (tmp_path / "assignments").mkdir()
+    good = [OTHER, question(), question()]
+    assert questions(tmp_path, asking(*good[:least]), f"{name}.ipynb") == []
+    if least:
+        assert questions(tmp_path, asking(*good[: least - 1]), f"{name}.ipynb") == [
+            f"lets the reader predict {least - 1} times (at least {least})"
+        ]
+
+
+def test_the_right_choice_can_not_be_known_by_its_letter(tmp_path):
+    assert questions(tmp_path, asking(*[question()] * 3)) == [
+        "has B as the right choice of every question"
+    ]
+
+
+def test_hints_of_exercises_are_no_questions(tmp_path):
+    hint = "## Exercises\n\n<details><summary>Hint</summary>\n\nCount.\n\n</details>"
+    cells = [*asking(OTHER, question(), question()), text(hint)]
+    assert questions(tmp_path, cells) == []
+
+
+def test_a_choice_may_hold_code_and_formulas_in_its_reason(tmp_path):
+    shape = choice("A. <code>b i e</code>", "Right.", "A row for each of $i$ queries:\n\n$$i$$")
+    cells = asking(question(shape, choice("B. 2"), choice("C. 3")), question(), question())
+    assert questions(tmp_path, cells) == []
+
+
 def without(*indices):
     return [cell for index, cell in enumerate(chapter()) if index not in indices]
 

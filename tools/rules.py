@@ -63,6 +63,7 @@ WIDTH = 79  # characters of code or output: more needs scrolling sideways
 IMPORTS = 5  # in the first code cell
 BARE_IDEA = 15  # lines of the last code cell of a chapter
 EXERCISES = (3, 5)
+QUESTIONS, SIBLING_QUESTIONS = 3, 2  # at least so many predictions in the main text
 
 
 @dataclass(frozen=True)
@@ -475,7 +476,7 @@ def folded_answers(page: Page) -> Iterator[str]:
         closed = cell.source.count("</details>")
         good = len(
             re.findall(
-                r"^<details>\s*<summary>[^<\n]+</summary>\n\n.+?\n\n</details>$",
+                r"^<details>\s*<summary>(?:[^<\n]|</?code>)+</summary>\n\n.+?\n\n</details>$",
                 cell.source,
                 re.DOTALL | re.MULTILINE,
             )
@@ -485,6 +486,72 @@ def folded_answers(page: Page) -> Iterator[str]:
                 f"{where} has a <details> that is not folded everywhere: it needs a <summary>, "
                 "a blank line after it, and a blank line before </details>, all in one cell"
             )
+
+
+PREDICT = "**Predict.** "
+RIGHT, WRONG = "**Right.** ", "**Not quite.** "
+PREDICTION = re.compile(
+    rf"(?:\A|\n\n){re.escape(PREDICT)}(.+?)\n\n(<details>.*</details>)\Z", re.DOTALL
+)
+CHOICE = re.compile(
+    r"^<details><summary>([^\n]+)</summary>\n\n((?:(?!</?details>).)+?)\n\n</details>$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def questions(page: Page) -> Iterator[str]:
+    """Predict, then look: choices that unfold, each with its reason, before the cell that shows."""
+    if page.is_assignment:
+        return
+    asked, letters = 0, set()
+    following = [cell.cell_type for cell in page.cells[1:]] + [""]
+    main_text = page.named[: len(before_exercises(page.cells))]
+    for (where, cell), kind in zip(main_text, following, strict=False):
+        if cell.cell_type != "markdown" or not re.search(
+            r"<details|^\*\*Predict", cell.source, re.M
+        ):
+            continue
+        asked += 1
+        found = PREDICTION.search(cell.source)
+        if found is None or "<details" in cell.source[: found.start(2)]:
+            yield (
+                f"{where} folds or predicts without the form of a question: a paragraph that "
+                f"begins with `{PREDICT}`, and then choices that end the cell"
+            )
+            continue
+        choices = CHOICE.findall(found[2])
+        letters |= {label[0] for label, reason in choices if reason.startswith(RIGHT)}
+        if not found[1].endswith("?"):
+            yield f"{where} has a question that does not end in a question mark"
+        if kind != "code":
+            yield f"{where} asks what no code cell after it shows"
+        if between := CHOICE.sub("", found[2]).strip():
+            yield f"{where} has something among the choices that is none: {between[:40]}"
+        yield from (f"{where} {fault}" for fault in faults_of_choices(choices))
+    least = QUESTIONS if page.is_chapter else SIBLING_QUESTIONS
+    if asked < least:
+        yield f"lets the reader predict {asked} times (at least {least})"
+    if asked > 1 and len(letters) == 1:
+        yield f"has {letters.pop()} as the right choice of every question"
+
+
+def faults_of_choices(choices: list[tuple[str, str]]) -> Iterator[str]:
+    if len(choices) not in (3, 4):
+        yield f"has {len(choices)} choices (3 or 4)"
+    if "".join(label[:3] for label, _ in choices) != "A. B. C. D. "[: 3 * len(choices)]:
+        yield "has choices that do not begin with A., B., C. in order"
+    for label, reason in choices:
+        if re.search(r"[`$]|\*\*", label):
+            yield f"has markup in a choice that is shown raw, say <code>: {label}"
+        verdict = re.match(rf"{re.escape(RIGHT)}|{re.escape(WRONG)}", reason)
+        if verdict is None:
+            yield f"explains without `{RIGHT}` or `{WRONG}` in front: {label}"
+        elif words(reason[verdict.end() :]) < 5:
+            yield f"does not say why: {label}"
+    if (rights := sum(reason.startswith(RIGHT) for _, reason in choices)) != 1:
+        yield f"has {rights} right choices (exactly 1)"
+    if len({label[3:] for label, _ in choices}) < len(choices):
+        yield "has the same choice twice"
 
 
 def links(page: Page) -> Iterator[str]:
