@@ -2,15 +2,21 @@
 #     make book PYTHON=python3.12     with this Python
 #     make book CPU=1                 with PyTorch's CPU build, for machines without a GPU
 
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	2>/dev/null && echo $$python && break; done)
 INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
-BIN := .venv/bin
+PIP := -m pip install --quiet --disable-pip-version-check $(INDEX)
+SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := .venv/$(SCRIPTS)
 READY := .venv/.ready
+TORCH ?= torch
+# Windows reads and writes another encoding than UTF-8 unless told.
+export PYTHONUTF8 := 1
 
 .PHONY: help book test lint format refresh report student lab clean
 .PHONY: unit package mutation mistakes frameworks nbgrader course processors bench
+.PHONY: torch newest links
 
 help:
 	@echo "make book      build the book and say where to open it"
@@ -32,6 +38,9 @@ help:
 	@echo "make nbgrader    release, grade and export every assignment with nbgrader itself"
 	@echo "make processors  tests and notebooks as on older processors, with one thread and two"
 	@echo "make package     the tests of the package alone, with whichever torch is in .venv"
+	@echo "make torch       the same with another: make torch TORCH='torch==2.5.*'"
+	@echo "make newest      everything with the newest releases of all that the book is made with"
+	@echo "make links       whether the links to other sites still lead somewhere"
 	@echo
 	@echo "make bench              time and memory beside the rivals, in 3 minutes"
 	@echo "make bench FULL=1       all cases, and the book's record of them, in 45 minutes"
@@ -62,11 +71,23 @@ mistakes: $(READY)
 	@$(BIN)/python -m tools.mistakes suite
 	@$(BIN)/python -m tools.mistakes notebooks
 
+links: $(READY)
+	@$(BIN)/python -m tools.links
+
+# What may follow a pin is another day's work: nothing of it gets into .venv.
+torch: .venv-torch/.ready
+	@.venv-torch/$(SCRIPTS)/python $(PIP) --upgrade "$(TORCH)"
+	@.venv-torch/$(SCRIPTS)/python -m tools.steps package
+
+newest: $(READY)
+	@$(BIN)/python -m venv --clear .venv-newest
+	@.venv-newest/$(SCRIPTS)/python -m tools.newest $(INDEX)
+
 frameworks: .venv-frameworks/.ready
-	@OMP_NUM_THREADS=1 .venv-frameworks/bin/python -m pytest -q tests/frameworks
+	@OMP_NUM_THREADS=1 .venv-frameworks/$(SCRIPTS)/python -m pytest -q tests/frameworks
 
 nbgrader: .venv-nbgrader/.ready
-	@OMP_NUM_THREADS=1 .venv-nbgrader/bin/python -m pytest -q tests/nbgrader
+	@OMP_NUM_THREADS=1 .venv-nbgrader/$(SCRIPTS)/python -m pytest -q tests/nbgrader
 
 bench: .venv/.ready-bench
 	@$(BIN)/python -m benchmarks $(if $(FULL),--full) $(if $(THREADS),--threads $(THREADS))
@@ -107,30 +128,33 @@ $(READY): requirements.txt tools/constraints.txt pyproject.toml
 	fi
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	@echo "Installing what the book needs into .venv: a few minutes, once ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(INDEX) -r requirements.txt || { \
+	@$(BIN)/python $(PIP) -r requirements.txt || { \
 		echo "The installation failed; the lines above say at which package." >&2; \
 		echo "Mend that (network? disk space?) and run make again." >&2; exit 1; }
 	@touch $@
 
 .venv/.ready-scheduled: $(READY) tools/scheduled.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(INDEX) -r tools/scheduled.txt
+	@$(BIN)/python $(PIP) -r tools/scheduled.txt
 	@touch $@
 
 # Without the network the benchmark still runs, less one rival.
 .venv/.ready-bench: $(READY) tools/bench.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(INDEX) -r tools/bench.txt \
+	@$(BIN)/python $(PIP) -r tools/bench.txt \
 		&& touch $@ || echo "tools/bench.txt could not be installed: going on without it"
 
+.venv-torch/.ready: $(READY)
+	@[ -x .venv-torch/$(SCRIPTS)/python ] || $(BIN)/python -m venv .venv-torch
+	@.venv-torch/$(SCRIPTS)/python $(PIP) -r requirements.txt
+	@touch $@
+
 .venv-frameworks/.ready: $(READY) tools/frameworks.txt
-	@[ -x .venv-frameworks/bin/python ] || $(BIN)/python -m venv .venv-frameworks
+	@[ -x .venv-frameworks/$(SCRIPTS)/python ] || $(BIN)/python -m venv .venv-frameworks
 	@echo "Installing the other frameworks into .venv-frameworks: a few minutes, once ..."
-	@.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check $(INDEX) \
-		-r tools/frameworks.txt
+	@.venv-frameworks/$(SCRIPTS)/python $(PIP) -r tools/frameworks.txt
 	@touch $@
 
 .venv-nbgrader/.ready: $(READY) tools/course.txt
-	@[ -x .venv-nbgrader/bin/python ] || $(BIN)/python -m venv .venv-nbgrader
+	@[ -x .venv-nbgrader/$(SCRIPTS)/python ] || $(BIN)/python -m venv .venv-nbgrader
 	@echo "Installing nbgrader into .venv-nbgrader: a few minutes, once ..."
-	@.venv-nbgrader/bin/python -m pip install --quiet --disable-pip-version-check $(INDEX) \
-		-r tools/course.txt
+	@.venv-nbgrader/$(SCRIPTS)/python $(PIP) -r tools/course.txt
 	@touch $@

@@ -23,7 +23,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 def requirements(name):
     lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
     stripped = (re.sub(r"\s*#.*", "", line) for line in lines)
-    return [Requirement(line) for line in stripped if line and not line.startswith("-")]
+    read = [Requirement(line) for line in stripped if line and not line.startswith("-")]
+    return [needed for needed in read if needed.marker is None or needed.marker.evaluate()]
 
 
 PINNED = requirements("requirements.txt")
@@ -290,7 +291,8 @@ def test_a_processor_can_play_those_before_it(monkeypatch, native, expected):
 
 def test_another_torch_is_held_to_all_tests_of_the_package():
     left_out = [word.partition("=")[2] for word in steps.PACKAGE.command if "--ignore" in word]
-    mirrored = {path.stem for path in (ROOT / "mini_attention").iterdir()}
+    package = (ROOT / "mini_attention").iterdir()
+    mirrored = {path.stem for path in package if path.is_dir() or path.suffix == ".py"}
     assert left_out == [*(f"tests/test_{name}.py" for name in steps.AROUND), "tests/course"]
     assert all((ROOT / file).exists() for file in left_out)
     assert "-m" not in steps.PACKAGE.command[3:]  # the slow ones too
@@ -303,26 +305,6 @@ def test_both_ends_of_the_declared_range_of_torch_are_tested():
     oldest = declared.replace(">=", "==") + ".*"
     assert [entry["torch"] for entry in matrix] == [oldest, "torch"]
     assert [entry["python"] for entry in matrix] == ["3.11", "3.13"]
-
-
-@pytest.mark.parametrize("name", WORKFLOWS)
-def test_a_workflow_is_cautious(name):
-    workflow = WORKFLOWS[name]
-    assert workflow["permissions"] == {"contents": "read"}
-    for job in workflow["jobs"].values():
-        assert job["timeout-minutes"] <= 150
-        for step in job["steps"]:
-            if "checkout" in step.get("uses", ""):
-                assert step["with"] == {"persist-credentials": False}
-
-
-def test_the_weekly_workflow_asks_make_for_what_make_has():
-    jobs = WORKFLOWS["scheduled"]["jobs"]
-    asked = {"unit", *jobs["command"]["strategy"]["matrix"]["command"]}
-    makefile = (ROOT / "Makefile").read_text("utf-8")
-    for target in asked:
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
-        assert f'@echo "make {target} ' in makefile
 
 
 @pytest.mark.parametrize("folder", ["tests/browser", "tests/frameworks", "tests/nbgrader"])
