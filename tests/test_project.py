@@ -14,7 +14,7 @@ from jupyter_book.config import get_final_config
 from packaging.requirements import Requirement
 from sphinx.util.matching import compile_matchers
 
-from tools import mutation, sphinx_pages, steps
+from tools import mutation, steps
 
 ROOT = steps.ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -122,26 +122,6 @@ def test_the_book_builds_nothing_beside_its_pages(sphinx_config):
 def test_no_script_or_style_is_put_on_every_page_by_accident(sphinx_config):
     assert sphinx_config.get("html_js_files", []) == []
     assert sphinx_config["html_css_files"] == ["book.css"]
-
-
-# What the API page does to docstrings
-
-
-def test_shapes_are_set_as_a_table():
-    lines = ["One sentence.", "", "    query  ... i d", "    key    ... j d", "", ">>> 1", "1"]
-    expected = [*lines[:2], ".. code-block:: none", "", *lines[2:]]
-    assert sphinx_pages.as_meant(lines) == expected
-
-
-def test_names_between_backquotes_are_set_as_code():
-    lines = ["`a` and ``b``.", "", ">>> f'`c`'", "", "    d  `e`"]
-    expected = ["``a`` and ``b``.", "", ">>> f'`c`'", "", ".. code-block:: none", "", "    d  `e`"]
-    assert sphinx_pages.as_meant(lines) == expected
-
-
-def test_a_wrapped_line_is_no_table():
-    lines = ["A list", "- that goes", "    on here.", "", "The end."]
-    assert sphinx_pages.as_meant(lines) == lines
 
 
 # make book, make test

@@ -1,5 +1,4 @@
-"""What pages need beyond Sphinx: docstrings set as they are meant, links into manuals, and the
-scripts of "Play with attention" on the pages that have a piece of it.
+"""Docstrings set as they are meant, with links into the manuals of what they mention.
 
 Intersphinx would make the links, but fetches its lists of names over the network, and a build
 without one would have to fail. The package mentions few enough names to list them.
@@ -65,22 +64,6 @@ def link(
     return nodes.reference("", "", contents, internal=False, refuri=address)
 
 
-# In the order in which they need each other. Plain scripts and no modules: a browser loads modules
-# from a server only, and the book is also read as files.
-PLAY = ("attention", "presets", "link", "words", "elements", "controls", "results", "play")
-
-
-def load_play(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object) -> None:
-    """Put the scripts on the pages that use them, and on no other."""
-    if 'class="attention-play' not in context.get("body", ""):
-        return
-    app.add_css_file("play/play.css")
-    for name in PLAY:
-        app.add_js_file(f"play/{name}.js", loading_method="defer")
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", process_docstring)
     app.connect("missing-reference", link)
-    app.connect("html-page-context", load_play)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
