@@ -1,12 +1,22 @@
 """What pages of the book need beyond Sphinx and its theme, one idea a file."""
 
-from sphinx.application import Sphinx
+from pathlib import Path
 
-from . import docstrings, play
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+from . import docstrings, icons, images, play
 from .play import PLAY as PLAY
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def add_templates(app: Sphinx, config: Config) -> None:
+    config.templates_path.append(str(TEMPLATES))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    for part in (docstrings, play):
+    app.connect("config-inited", add_templates)
+    for part in (docstrings, icons, images, play):
         part.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
