@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,12 +29,6 @@ STUB = 'raise NotImplementedError("write this")'
 NAME = re.compile(r"[a-z][a-z0-9_-]*")
 KEYS = {"grade", "grade_id", "locked", "schema_version", "solution", "task"}
 SCHEMA = 3
-
-INSTALL = """\
-try:
-    import mini_attention
-except ImportError:  # on Colab, for one
-    %pip install --quiet git+{address}"""
 
 
 class SourceError(ValueError):
@@ -191,12 +184,8 @@ def _raised_outside(node: ast.AST) -> Iterator[ast.AST]:
 # What students get
 
 
-def student_notebook(source: NotebookNode, address: str = "") -> NotebookNode:
-    """A source without solutions, hidden tests, outputs and counts, as nbgrader would release it.
-
-    With the address of a public repository its first code cell installs the package from there
-    where it is missing.
-    """
+def student_notebook(source: NotebookNode) -> NotebookNode:
+    """A source without solutions, hidden tests, outputs and counts: what nbgrader would release."""
     notebook = copy.deepcopy(source)
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -205,8 +194,6 @@ def student_notebook(source: NotebookNode, address: str = "") -> NotebookNode:
             cell.source = student_text(cell.source)
             cell.metadata |= _locked(meta)
             cell.metadata.nbgrader |= {"cell_type": cell.cell_type, "checksum": checksum(cell)}
-    if address:
-        notebook.cells.insert(_first_code(notebook.cells), _install(address))
     return notebook
 
 
@@ -269,27 +256,12 @@ def checksum(cell: NotebookNode) -> str:
     return hashlib.md5("".join(map(str, parts)).encode(), usedforsecurity=False).hexdigest()
 
 
-def _first_code(cells: Sequence[NotebookNode]) -> int:
-    return [cell.cell_type for cell in cells].index("code")
-
-
-def _install(address: str) -> NotebookNode:
-    cell: NotebookNode = nbformat.v4.new_code_cell(INSTALL.format(address=address), id="install")
-    return cell
-
-
-def repository(settings: Path = ROOT / "_config.yml") -> str:
-    """The public address of this repository, where the book's settings say one."""
-    says = yaml.safe_load(settings.read_text(encoding="utf-8"))
-    return str(says.get("repository", {}).get("url", ""))
-
-
 # Writing
 
 
 def written(source: Path) -> str:
     """The text of the student's notebook: the same bytes for the same source."""
-    return str(nbformat.v4.writes(student_notebook(read(source), repository()))) + "\n"
+    return str(nbformat.v4.writes(student_notebook(read(source)))) + "\n"
 
 
 def write_students(check: bool = False, folder: Path = SOURCES) -> int:

@@ -1,12 +1,9 @@
 """A source is read without mercy, and its solutions stay at home."""
 
 import re
-import sys
-from unittest.mock import Mock, call
 
 import nbformat
 import pytest
-from IPython.core.inputtransformer2 import TransformerManager
 from nbclient import NotebookClient
 
 from course import sources
@@ -152,8 +149,8 @@ def test_a_check_is_known_as_it_stands_in_the_source_and_as_students_get_it(tmp_
 # What students get
 
 
-def handed_out(*cells, address=""):
-    return sources.student_notebook(small.notebook(*cells), address)
+def handed_out(*cells):
+    return sources.student_notebook(small.notebook(*cells))
 
 
 def text_of(notebook, name):
@@ -223,40 +220,6 @@ def test_nbgrader_is_told_what_it_would_write_itself():
     """The digests are those of nbgrader 0.9.6 for these very cells: see tests/nbgrader."""
     digests = [sources.said(cell).get("checksum") for cell in handed_out().cells]
     assert digests[3:5] == ["1d615d8c623c03669d30e7a26dbff93e", "1770f70c32ea9ed6cabcb5bff6638734"]
-
-
-ADDRESS = "https://example.org/a/course"
-
-
-def test_without_an_address_nothing_is_installed():
-    assert "pip" not in nbformat.v4.writes(handed_out())
-
-
-def test_with_an_address_the_first_code_cell_installs_what_is_missing():
-    notebook = handed_out(address=ADDRESS)
-    kinds = [cell.id for cell in notebook.cells]
-    assert kinds[:3] == ["title", "install", "imports"]
-    assert f"%pip install --quiet git+{ADDRESS}" in text_of(notebook, "install")
-
-
-@pytest.mark.parametrize(("is_there", "calls"), [(True, 0), (False, 1)])
-def test_the_package_is_installed_where_it_is_missing_alone(is_there, calls, monkeypatch, capsys):
-    if not is_there:
-        monkeypatch.setitem(sys.modules, "mini_attention", None)
-    notebook_shell = Mock()
-    cell = TransformerManager().transform_cell(text_of(handed_out(address=ADDRESS), "install"))
-    exec(cell, {"get_ipython": lambda: notebook_shell})
-    asked = notebook_shell.run_line_magic.call_args_list
-    assert asked == [call("pip", f"install --quiet git+{ADDRESS}")] * calls
-    assert capsys.readouterr().out == ""
-
-
-def test_the_address_is_the_one_that_the_book_is_told(tmp_path):
-    settings = tmp_path / "_config.yml"
-    settings.write_text(f"title: A\nrepository:\n  url: {ADDRESS}\n")
-    assert sources.repository(settings) == ADDRESS
-    settings.write_text("title: A\n")
-    assert sources.repository(settings) == ""
 
 
 # Writing
