@@ -16,13 +16,14 @@ export PYTHONUTF8 := 1
 
 .PHONY: help book test lint format refresh report student lab clean
 .PHONY: unit package mutation mistakes frameworks nbgrader course processors bench
-.PHONY: torch newest links
+.PHONY: torch newest links page
 
 help:
 	@echo "make book      build the book and say where to open it"
 	@echo "make test      everything that CI runs: style, types, tests, notebooks, the book"
 	@echo "make lab       work on the notebooks in JupyterLab"
-	@echo "make refresh   run all notebooks and store what they print"
+	@echo "make page      begin a page: make page NAME=07_say_where_tokens_stand"
+	@echo "make refresh   run all notebooks and store what they print; PAGES=book/... runs those"
 	@echo "make report    words, code cells, figures and minutes of each notebook"
 	@echo "make student   make the notebooks that students get from the assignments' sources"
 	@echo "make unit      the quick tests of the package, in a minute"
@@ -96,8 +97,11 @@ bench: .venv/.ready-bench
 lab: $(READY)
 	$(BIN)/jupyter lab book
 
+page: $(READY)
+	@$(BIN)/python -m tools.new_page $(NAME)
+
 refresh: $(READY)
-	@$(BIN)/python -m tools.notebooks refresh
+	@$(BIN)/python -m tools.notebooks refresh $(PAGES)
 
 report: $(READY)
 	@$(BIN)/python -m tools.notebooks report

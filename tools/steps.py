@@ -101,7 +101,15 @@ TEST = (
 
 
 # Tests of what stands around the package: the book, the tools, the mistakes, the benchmarks.
-AROUND = ("benchmarks", "book", "mistakes", "notebooks_tool", "project", "workflows")
+AROUND = (
+    "benchmarks",
+    "book",
+    "contributing",
+    "mistakes",
+    "notebooks_tool",
+    "project",
+    "workflows",
+)
 ELSEWHERE = (*(f"tests/test_{name}.py" for name in AROUND), "tests/course")
 PACKAGE = Step(
     "tests",
