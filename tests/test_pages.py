@@ -6,6 +6,7 @@ it were published at URL.
 
 import base64
 import gzip
+import math
 import os
 import re
 import subprocess
@@ -13,16 +14,22 @@ import sys
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
+from xml.etree import ElementTree as ET
 
 import pytest
+import torch
 import yaml
 from bs4 import BeautifulSoup
+from docutils import nodes
+from docutils.utils import new_document
 from filelock import FileLock
 from fontTools.ttLib import TTFont
 from PIL import Image
+from sphinx.errors import ConfigError
 
+from mini_attention import attention_weights
 from tools import notebooks
-from tools.sphinx_pages import docstrings, icons
+from tools.sphinx_pages import docstrings, heads, icons
 
 ROOT = notebooks.ROOT
 URL = "https://example.org/attention/"
@@ -175,9 +182,184 @@ def test_every_figure_tells_its_size(built, soup):
     for name in PAGES:
         for tag in soup(name).find_all("img"):
             with Image.open(built / own_path(name, tag["src"])) as picture:
-                assert (int(tag["width"]), int(tag["height"])) == picture.size, tag
+                width = int(tag["width"])
+                height = round(picture.height * width / picture.width)
+                assert (width <= picture.width, int(tag["height"])) == (True, height), tag
             seen += 1
     assert seen > 20
+
+
+# Heads
+
+
+def head(page, selector, attribute="content"):
+    (tag,) = page.head.select(selector)
+    return tag[attribute]
+
+
+@pytest.mark.slow
+def test_every_page_describes_itself_in_words_of_its_own(soup):
+    said = {name: head(soup(name), 'meta[name="description"]') for name in PAGES}
+    assert len(set(said.values())) == len(PAGES)
+    for name, text in said.items():
+        assert 40 <= len(text) <= heads.LONGEST, (name, text)
+        assert re.fullmatch(r"[A-Z][^\\\n{}<>]+[.!?…]", text), (name, text)
+
+
+def document(*paragraphs):
+    section = nodes.section("", nodes.title("", "Title"))
+    section += [nodes.paragraph("", text) for text in paragraphs]
+    tree = new_document("page")
+    tree += section
+    return tree
+
+
+LONG = "One sentence of some length says what this whole page is about"
+
+
+@pytest.mark.parametrize(
+    ("paragraphs", "expected"),
+    [
+        ([f"{LONG}.", "More."], f"{LONG}."),
+        (["Short.", f"{LONG}."], f"Short. {LONG}."),
+        ([f"{LONG}. {LONG}. {LONG}. {LONG}."], f"{LONG}. {LONG}. {LONG}."),
+        ([f"Over\ntwo lines: {LONG}."], f"Over two lines: {LONG}."),
+        ([LONG, "unused"], LONG),
+        (["word, " * 50], "word, " * 32 + "word…"),
+    ],
+    ids=["first", "short first", "whole sentences", "line break", "no full stop", "no end"],
+)
+def test_a_description_is_the_beginning_of_the_text(paragraphs, expected):
+    assert heads.description(document(*paragraphs)) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_a_link_to_a_page_shows_a_card(built, soup, name):
+    page = soup(name)
+    assert head(page, 'link[rel="canonical"]', "href") == URL + name
+    assert head(page, 'meta[property="og:url"]') == URL + name
+    assert head(page, 'meta[property="og:title"]') == page.h1.get_text().rstrip("#")
+    described = head(page, 'meta[name="description"]')
+    assert head(page, 'meta[property="og:description"]') == described
+    assert head(page, 'meta[name="twitter:card"]') == "summary_large_image"
+    assert_card(built, page)
+
+
+def assert_card(built, page):
+    address = head(page, 'meta[property="og:image"]')
+    assert address.startswith(URL)
+    with Image.open(built / own_path("", address)) as card:
+        sizes = [head(page, f'meta[property="og:image:{side}"]') for side in ("width", "height")]
+        assert sizes == [str(size) for size in card.size] == ["1200", "630"]
+    assert head(page, 'meta[property="og:image:alt"]') == heads.CARD_SHOWS
+
+
+def test_the_card_shows_the_weights_of_chapter_1():
+    text = (ROOT / "book" / "_static" / "card.svg").read_text("utf-8")
+    words = [[1, 0, 0, 2], [0, 1, 0, 2], [1, 0, 0, 1], [0, 0, 1, 0], [0, 1, 0, 1]]
+    key = torch.tensor(words, dtype=torch.float64)
+    query = torch.tensor([[2, -2, 0, 2], [-2, 2, 0, 2]], dtype=torch.float64) * math.log(2)
+    weights = attention_weights(query, key).flatten().tolist()
+    shown = re.findall(r"<text [^>]*>(\d\.\d\d)</text>", text)
+    assert shown == [f"{round(weight, 6):.2f}" for weight in weights]
+
+
+@pytest.mark.slow
+def test_search_engines_get_the_pages_and_nothing_else(built):
+    listed = ET.parse(built / "sitemap.xml").iterfind(".//{*}loc")
+    assert sorted(place.text for place in listed) == sorted(URL + name for name in PAGES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*PAGES, *MADE, "index.html"])
+def test_a_phone_finds_the_icon_that_it_can_draw(built, soup, name):
+    address = head(soup(name), 'link[rel="apple-touch-icon"]', "href")
+    with Image.open(built / own_path(name, address)) as icon:
+        assert icon.size == (180, 180)
+
+
+@pytest.mark.slow
+def test_the_root_leads_to_the_opening_page_and_shows_its_card(built, soup):
+    page = soup("index.html")
+    (refresh,) = page.select('meta[http-equiv="refresh"]')
+    assert refresh["content"] == f"0; url={PAGES[0]}" == f"0; url={page.a['href']}"
+    assert page.title.string == soup(PAGES[0]).h1.get_text().rstrip("#")
+    assert head(page, 'link[rel="canonical"]', "href") == URL + PAGES[0]
+    assert_card(built, page)
+
+
+# The page for an address that is not there
+
+
+@pytest.mark.slow
+def test_the_links_of_the_page_for_lost_readers_hold_in_any_folder(built, soup):
+    page = soup("404.html")
+    found = [tag[a] for a in ("href", "src", "action") for tag in page.select(f"[{a}]")]
+    own = [address for address in found if not address.startswith(("#", "https://"))]
+    assert len(own) > 40
+    for address in own:
+        assert (built / own_path("any/depth/at-all", address)).is_file(), address
+
+
+@pytest.mark.slow
+def test_a_lost_reader_gets_a_search_and_every_chapter(soup):
+    article = soup("404.html").article
+    (form,) = article.select('form[role="search"]')
+    assert form.select('input[type="search"][name="q"]')
+    assert form.select(f'label[for="{form.input["id"]}"]')
+    offered = [own_path("404.html", tag["href"]) for tag in article.select("li a")]
+    assert offered == PAGES
+
+
+# Where the address of the book is not known
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Two pages with the theme, built without BOOK_URL."""
+    source = tmp_path_factory.mktemp("source")
+    names = ["myst_parser", "sphinx.ext.autodoc", "sphinx_book_theme", "tools.sphinx_pages"]
+    static = f"html_static_path = [{str(ROOT / 'book' / '_static')!r}]"
+    theme = 'html_theme = "sphinx_book_theme"'
+    (source / "conf.py").write_text(f"extensions = {names}\n{static}\n{theme}\n", "utf-8")
+    (source / "index.md").write_text(f"# One\n\n{LONG}.\n\n```{{toctree}}\ntwo\n```\n", "utf-8")
+    (source / "two.md").write_text("# Two\n\nText.\n", "utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    environment.pop("BOOK_URL", None)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", source, source / "built"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return source / "built"
+
+
+@pytest.mark.slow
+def test_without_its_address_a_page_makes_none_up(alone):
+    text = (alone / "index.html").read_text("utf-8")
+    page = BeautifulSoup(text, "html.parser")
+    assert head(page, 'meta[name="description"]') == f"{LONG}."
+    assert page.select('link[rel="canonical"], meta[property^="og:"]') == []
+    assert not (alone / "sitemap.xml").exists()
+
+
+@pytest.mark.slow
+def test_without_its_address_the_book_is_taken_to_lie_at_the_root(alone):
+    page = BeautifulSoup((alone / "404.html").read_text("utf-8"), "html.parser")
+    assert page.article.form["action"] == "/search.html"
+    assert [tag["href"] for tag in page.article.select("li a")] == ["/index.html", "/two.html"]
+
+
+@pytest.mark.parametrize("text", ["example.org/book", "ftp://example.org", "https:///book"])
+def test_an_address_that_is_none_is_refused(monkeypatch, text):
+    monkeypatch.setenv("BOOK_URL", text)
+    with pytest.raises(ConfigError, match=rf"like https://.*not '{text}'"):
+        heads.book_url()
+
+
+@pytest.mark.parametrize("text", [URL, URL.rstrip("/")])
+def test_an_address_may_end_with_a_slash(monkeypatch, text):
+    monkeypatch.setenv("BOOK_URL", text)
+    assert heads.book_url() == URL
 
 
 # Docstrings
