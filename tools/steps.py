@@ -107,6 +107,7 @@ AROUND = (
     "contributing",
     "mistakes",
     "notebooks_tool",
+    "pages",
     "project",
     "workflows",
 )
