@@ -109,6 +109,7 @@ AROUND = (
     "notebooks_tool",
     "pages",
     "project",
+    "publish",
     "workflows",
 )
 ELSEWHERE = (*(f"tests/test_{name}.py" for name in AROUND), "tests/course")
