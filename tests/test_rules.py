@@ -24,6 +24,7 @@ from mini_attention import (
     rules,
     window_mask,
 )
+from mini_attention.contract import takes_rules
 from mini_attention.rules import BiasRule, MaskRule, positions
 from tests.oracles import B, H, I, J, assert_same, inputs, some_bias, some_mask, with_gradients
 from tests.strategies import lengths, random_mask, seeds
@@ -194,9 +195,50 @@ def test_a_tensor_of_lengths_reaches_as_far_as_their_rule(side):
     assert rules.Stored(rule.tensor()).reach(range(1)) == rule.reach(range(1))
 
 
-def test_documents_without_keys_and_no_documents_at_all_reach_nothing():
-    assert not rules.document(torch.tensor([5]), torch.tensor([1, 2])).reach(range(1))[0]
-    assert not rules.document(torch.zeros(0, I).long()).reach(range(I))[0]
+NOTHING_TO_REACH = {
+    "no such document among the keys": lambda: rules.document(
+        torch.tensor([5]), torch.tensor([1, 2])
+    ),
+    "documents of no item": lambda: rules.document(torch.zeros(0, I).long()),
+    "lengths of no item": lambda: rules.padding([], J),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING_TO_REACH)
+def test_where_nothing_is_allowed_nothing_is_reached(name):
+    some, every = NOTHING_TO_REACH[name]().reach(range(1))
+    assert list(some) == list(every) == []
+
+
+def test_documents_of_items_and_of_keys_alone_broadcast():
+    of_items, of_keys = torch.tensor([[[0, 1]], [[1, 1]]]), torch.tensor([[0, 1, 2]] * 3)
+    rule = rules.document(of_items, of_keys)
+    assert rule.shape == (2, 3, 2, 3)
+    expected = of_items[..., :, None] == of_keys[..., None, :]
+    assert torch.equal(rule.tensor(), expected)
+    assert rules.document(of_keys, of_items).shape == (2, 3, 3, 2)
+
+
+WINDOWS_THAT_LEAVE_KEYS_OUT = {
+    "at the start": (lambda: rules.window(2, 9, before=1, align="start"), range(2)),
+    "at the end": (lambda: rules.window(2, 9, before=1), range(6, 9)),
+    "in the middle": (lambda: rules.Window((2, 9), first=4, before=1, after=1), range(3, 7)),
+    "before all keys": (lambda: rules.Window((2, 9), first=-4, before=None, after=0), range(0)),
+    "no query": (lambda: rules.causal(0, 9), range(0)),
+}
+
+
+@pytest.mark.parametrize("where", WINDOWS_THAT_LEAVE_KEYS_OUT)
+def test_a_window_sees_the_keys_from_its_first_query_to_its_last(where):
+    build, keys = WINDOWS_THAT_LEAVE_KEYS_OUT[where]
+    rule = build()
+    assert rule.seen().tolist() == [key in keys for key in range(9)]
+    assert rule.seen(META).device == META
+
+
+def test_a_window_that_lies_before_all_keys_reaches_none():
+    some, every = rules.Window((2, 9), first=-4, before=None, after=0).reach(range(2))
+    assert list(some) == list(every) == []
 
 
 def test_seen_keys_are_found_over_many_blocks_of_queries():
@@ -308,6 +350,10 @@ DEVICES = {
     "a bias": (lambda: rules.Finite(some_bias(I, J).to(META)), META),
     "both": (lambda: rules.causal(I, J) & some_mask(I, J).to(META), META),
     "per item": (lambda: Nearer((B, I, J)).per_item(), None),
+    "lengths per item": (
+        lambda: rules.Padding(torch.tensor([3, 6], device=META), J, "right").per_item(),
+        META,
+    ),
 }
 
 
@@ -493,6 +539,11 @@ def test_a_single_head_takes_rules_of_two_and_three_axes(name, rank):
     assert_same(output, layer(x, y, mask=mask.tensor(), bias=bias.tensor().double()))
 
 
+@pytest.mark.parametrize("function", [attention, fused_attention, blocked_attention])
+def test_the_functions_of_the_package_take_rules(function):
+    assert function.takes_rules is True
+
+
 @pytest.mark.parametrize("name", ["formula", "kernel", "blocks", "small blocks"])
 def test_a_function_that_takes_rules_gets_the_rule_itself(build, name):
     got = []
@@ -501,7 +552,7 @@ def test_a_function_that_takes_rules_gets_the_rule_itself(build, name):
         got.extend([mask, bias])
         return FUNCTIONS[name](query, key, value, mask, bias=bias)
 
-    recorded.takes_rules = True
+    takes_rules(recorded)
     x, mask, bias = torch.randn(B, I, M, dtype=torch.float64), rules.causal(I), Nearer((I, I))
     build(attend=partial(recorded))(x, mask=mask, bias=bias)
     assert got == [mask, bias]
