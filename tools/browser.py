@@ -1,6 +1,8 @@
 """Whether this machine can look at the pages in a real browser, and where that browser is.
 
-    python -m tools.browser     exits with 0 where there is one
+    python -m tools.browser
+
+ends with 0 where there is one.
 """
 
 import os
