@@ -30,11 +30,14 @@ from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
+import mini_attention
+
 logger = logging.getLogger(__name__)
 
 PACKAGE = "mini_attention"
 GLOSSARY = "book/glossary"
 API = "book/api"
+OFFERED = "|".join([*mini_attention.__all__, "rules", "cost", "memory", "plots"])
 LABEL = re.compile(r"(\d+[a-z]?) · ")  # the beginning of a chapter's title
 EXERCISE = re.compile(r"(\D+ )(\d+)( · )")
 TAG = re.compile(r"\\tag\{([^}]*)\}")
@@ -170,8 +173,10 @@ def number_exercises(section: nodes.section, numbers: Numbers) -> None:
             continue
         number = f"{numbers.label}.{found[2]}"
         text.parent.replace(text, nodes.Text(f"{found[1]}{number}{found[3]}{text[found.end() :]}"))
-        numbers.exercises[number] = f"exercise-{found[2]}"
-        exercise["ids"].append(f"exercise-{found[2]}")
+        address = numbers.exercises[number] = f"exercise-{found[2]}"
+        exercise["ids"].append(address)
+        words = f"{found[1]}{number}".lower()
+        exercise.insert(1, addnodes.index(entries=[findable(words, address)]))
         for cell in exercise.findall(nodes.container):
             if "tag_solution" in cell["classes"]:
                 cell["ids"].append(f"solution-{found[2]}")
@@ -196,6 +201,11 @@ def number_equations(document: nodes.document, numbers: Numbers) -> None:
         formula.children = [nodes.Text(text)]
 
 
+def findable(words: str, address: str) -> tuple[str, str, str, str, None]:
+    """An entry of the index, which search puts first."""
+    return ("single", words, address, "main", None)
+
+
 def read_glossary(document: nodes.document) -> dict[str, Term]:
     """The entries; each of an entry's names and symbols becomes a word that search finds first."""
     terms = {}
@@ -214,11 +224,12 @@ def read_glossary(document: nodes.document) -> dict[str, Term]:
             )
             continue
         address = term["ids"][0]
-        symbols = [code.astext() for code in facts.findall(nodes.literal)]
+        written = [code.astext() for code in facts.findall(nodes.literal)]
+        # What the package offers is found in the API reference.
+        symbols = [code for code in written if not re.match(rf"({OFFERED})\b", code)]
         words = [names[0].partition(" (")[0], names[1], *symbols]
-        entries = [("single", word, address, "main", None) for word in dict.fromkeys(words)]
-        for index in list(term.findall(addnodes.index)):
-            index["entries"] = entries
+        for index in term.findall(addnodes.index):
+            index["entries"] = [findable(word, address) for word in dict.fromkeys(words)]
         terms[names[0]] = Term(address, meaning.astext(), link["reftarget"])
     return terms
 
