@@ -68,10 +68,7 @@ OPTIONS = (
     f"--rootdir={ROOT}",
     "-Wignore::pytest.PytestAssertRewriteWarning",  # plugins are loaded before the fork
 )
-WITHOUT_NBVAL = (  # which takes seconds to load, and alone knows an option of pyproject.toml
-    "-pno:nbval",
-    "-oaddopts=--doctest-modules --import-mode=importlib",
-)
+WITHOUT_NBVAL = "-pno:nbval"  # it takes seconds to load
 KINDS_TO_CATCH = 2
 SHARE_OF_NOTEBOOKS = 0.9
 
@@ -218,7 +215,7 @@ SUITE = Net(
     "suite",
     lambda: [*package_files(), *test_files()],
     kind_of_test,
-    lambda mistake: [*WITHOUT_NBVAL, *KINDS, *LEFT_OUT],
+    lambda mistake: [WITHOUT_NBVAL, *KINDS, *LEFT_OUT],
     ("einops", "hypothesis", "onnx.backend.test"),
     enough=KINDS_TO_CATCH,
 )

@@ -6,6 +6,8 @@
     python -m tools.steps package       all tests of the package, with the torch in .venv
     python -m tools.steps course        all answers to the assignments, and how long a class takes
     python -m tools.steps processors    tests and notebooks as on older processors, 1 thread and 2
+    python -m tools.steps browser       every page of the book in a real browser
+    python -m tools.steps screenshots   pictures of every page
 
 A step that passes takes a line. One that fails shows what it printed and what to do about it; the
 others still run, and the last line adds up what passed and what failed.
@@ -19,11 +21,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree as ET
+
+from tools import browser
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -38,6 +42,7 @@ class Step:
     remedy: str
     is_pytest: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    lacking: Callable[[], str | None] = lambda: None  # what keeps it from running on this machine
 
 
 @dataclass
@@ -60,12 +65,40 @@ def module(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", *arguments)
 
 
+def pytest(*arguments: str) -> tuple[str, ...]:
+    """Run tests in `WORKERS` processes, without nbval, which takes each of them seconds to load."""
+    return module("pytest", "-q", "-p", "no:nbval", "-n", WORKERS, *arguments)
+
+
+def nbval(workers: str) -> tuple[str, ...]:
+    """Run all notebooks and compare what they print.
+
+    One process runs a notebook from its first cell to its last, hence `loadfile`. A cell may take
+    five minutes; nbval's own limit is more than half an hour.
+    """
+    options = ("--nbval", "--nbval-cell-timeout=300", "--dist", "loadfile")
+    return module("pytest", "-q", *options, "-n", workers, "book")
+
+
 BOOK = Step(
     "book",
     (str(BIN / "jupyter-book"), "build", ".", "--all", "-q", "-W", "-n", "--keep-going"),
     "mend what the lines above name: the strict build lets no warning pass",
 )
-# The fast ones first.
+BROWSER = Step(
+    "browser",
+    module(
+        "pytest",
+        "-q",
+        "tests/browser",
+        *("-n", WORKERS, "--dist", "loadgroup"),  # one worker looks at a page from all sides
+        *("--book", "_build/html"),
+    ),
+    "`make browser` does this alone; `make screenshots` shows the pages",
+    is_pytest=True,
+    lacking=browser.lacking,
+)
+# The fast ones first, the pages when they are built.
 TEST = (
     Step(
         "style",
@@ -84,19 +117,19 @@ TEST = (
     ),
     Step(
         "tests",
-        module("pytest", "-q", "-n", WORKERS, "--cov", "-m", "not full"),
+        pytest("--cov", "-m", "not full"),
         "run one alone: .venv/bin/pytest tests/FILE.py -k NAME; where all pass and a branch of "
         "the package is missing, it needs a test",
         is_pytest=True,
     ),
     Step(
         "notebooks",
-        # One worker runs a notebook from its first cell to its last: hence loadfile.
-        module("pytest", "-q", "--nbval", "book", "-n", WORKERS, "--dist", "loadfile"),
+        nbval(WORKERS),
         "if the new output is right, `make refresh` stores it",
         is_pytest=True,
     ),
     BOOK,
+    BROWSER,
 )
 
 
@@ -115,7 +148,7 @@ AROUND = (
 ELSEWHERE = (*(f"tests/test_{name}.py" for name in AROUND), "tests/course")
 PACKAGE = Step(
     "tests",
-    module("pytest", "-q", "-n", WORKERS, *(f"--ignore={path}" for path in ELSEWHERE)),
+    pytest(*(f"--ignore={path}" for path in ELSEWHERE)),
     "the package has to work with every torch that pyproject.toml allows: mend it, or the range",
     is_pytest=True,
 )
@@ -126,7 +159,7 @@ UNIT = replace(
 )
 COURSE = Step(
     "course",
-    module("pytest", "-q", "-n", WORKERS, "tests/course"),
+    pytest("tests/course"),
     "an answer gets what tests/course/answers says: mend the question, or what is said there",
     is_pytest=True,
 )
@@ -137,8 +170,21 @@ CLASS = Step(
 )
 
 
+STORED = Step("pages", module("tools.stored"), BOOK.remedy)
+BROWSER_ALONE = replace(BROWSER, command=(*BROWSER.command[:-1], "_build/stored/html"))
+SCREENSHOTS = Step(
+    "pictures",
+    module("tests.browser.screenshots"),
+    "the lines above name the page",
+    lacking=browser.lacking,
+)
+
+
 def run(step: Step) -> Count:
     """Run one step, print how it went, and count what it counted."""
+    if reason := step.lacking():
+        print(f"{step.name:10} skipped: {reason}", flush=True)
+        return Count(skipped=1)
     print(f"{step.name:10} ...", end="" if sys.stdout.isatty() else "\n", flush=True)
     begin = time.monotonic()
     if step is BOOK:
@@ -228,6 +274,25 @@ def run_course() -> int:
     return 1 if run(COURSE).failed + run(CLASS).failed else 0
 
 
+def run_with_pages(step: Step) -> int:
+    """A step that looks at the pages, which are built first. Who asks for it wants it to run."""
+    if reason := step.lacking():
+        print(reason, file=sys.stderr)
+        return 1
+    return 1 if run(STORED).failed or run(step).failed else 0
+
+
+def run_browser() -> int:
+    return run_with_pages(BROWSER_ALONE)
+
+
+def run_screenshots() -> int:
+    status = run_with_pages(SCREENSHOTS)
+    if status == 0:
+        print(f"Look into {BUILD / 'screenshots'}")
+    return status
+
+
 def instruction_sets() -> tuple[str, ...]:
     """Those that torch has kernels for and this processor has, its own last."""
     import torch  # takes seconds, and no other command needs it
@@ -242,12 +307,10 @@ def as_on(instructions: str, threads: int, workers: int) -> tuple[Step, Step]:
     environment = {"ATEN_CPU_CAPABILITY": instructions, "OMP_NUM_THREADS": str(threads)}
     name = f"{instructions} {threads}"
     remedy = "run it alone with " + " ".join(f"{key}={value}" for key, value in environment.items())
-    parallel = ("-n", str(workers), "--dist", "loadfile")
-    tests = module("pytest", "-q", *parallel, "-m", "not full")
-    notebooks = module("pytest", "-q", "--nbval", "book", *parallel)
+    tests = pytest("-n", str(workers), "-m", "not full")
     return (
         Step(f"{name} tests", tests, remedy, True, environment),
-        Step(f"{name} notebooks", notebooks, remedy, True, environment),
+        Step(f"{name} notebooks", nbval(str(workers)), remedy, True, environment),
     )
 
 
@@ -271,6 +334,8 @@ COMMANDS = {
     "package": run_package,
     "course": run_course,
     "processors": run_processors,
+    "browser": run_browser,
+    "screenshots": run_screenshots,
 }
 
 
