@@ -16,7 +16,7 @@ export PYTHONUTF8 := 1
 
 .PHONY: help book test lint format refresh report student lab clean
 .PHONY: unit package mutation mistakes frameworks nbgrader course processors bench
-.PHONY: torch newest links page
+.PHONY: browser screenshots torch newest links page
 
 help:
 	@echo "make book      build the book and say where to open it"
@@ -29,6 +29,8 @@ help:
 	@echo "make unit      the quick tests of the package, in a minute"
 	@echo "make lint      style and types only, in seconds"
 	@echo "make format    mend the style"
+	@echo "make browser   look at every page in a real browser: links, formulas, keyboard, WCAG"
+	@echo "make screenshots  pictures of every page, light and dark, on a desk and on a phone"
 	@echo "make clean     remove the built book and caches, but not .venv"
 	@echo
 	@echo "What the weekly workflow runs, each in 10 to 60 minutes:"
@@ -50,8 +52,17 @@ help:
 book: $(READY)
 	@$(BIN)/python -m tools.steps book
 
+# What drives a browser is small, and installed where there is a browser to drive.
 test: $(READY)
+	@! $(BIN)/python -m tools.browser || $(MAKE) --no-print-directory .venv/.ready-browser \
+		|| echo "tools/browser.txt could not be installed: going on without it"
 	@$(BIN)/python -m tools.steps test
+
+browser: .venv/.ready-browser
+	@$(BIN)/python -m tools.steps browser
+
+screenshots: .venv/.ready-browser
+	@$(BIN)/python -m tools.steps screenshots
 
 unit: $(READY)
 	@$(BIN)/python -m tools.steps unit
@@ -139,6 +150,10 @@ $(READY): requirements.txt tools/constraints.txt pyproject.toml
 
 .venv/.ready-scheduled: $(READY) tools/scheduled.txt
 	@$(BIN)/python $(PIP) -r tools/scheduled.txt
+	@touch $@
+
+.venv/.ready-browser: $(READY) tools/browser.txt
+	@$(BIN)/python $(PIP) -r tools/browser.txt
 	@touch $@
 
 # Without the network the benchmark still runs, less one rival.

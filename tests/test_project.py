@@ -14,7 +14,7 @@ from jupyter_book.config import get_final_config
 from packaging.requirements import Requirement
 from sphinx.util.matching import compile_matchers
 
-from tools import mutation, steps
+from tools import browser, mutation, steps, stored
 
 ROOT = steps.ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -199,6 +199,44 @@ def test_the_book_is_built_strictly_and_from_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(steps, "BUILD", tmp_path / "_build")
     steps.forget_builds()
     assert not (tmp_path / "_build").exists()
+
+
+# The browser checks
+
+
+def test_a_step_that_lacks_something_is_skipped_and_says_what(capsys):
+    step = steps.Step("try", python("1/0"), "", lacking=lambda: "no ruler here: buy one")
+    assert str(steps.run(step)) == "0 passed, 0 failed, 1 skipped"
+    assert capsys.readouterr().out == "try        skipped: no ruler here: buy one\n"
+
+
+def test_the_pages_are_looked_at_when_they_are_built(sphinx_config):
+    assert steps.TEST[-2:] == (steps.BOOK, steps.BROWSER)
+    assert steps.BROWSER.command[-2:] == ("--book", "_build/html")
+    assert ROOT / steps.BROWSER_ALONE.command[-1] == stored.PAGES
+    assert set(stored.OVER) <= {*sphinx_config, "nitpicky", "latex_individualpages"}
+
+
+@pytest.mark.parametrize("command", [steps.run_browser, steps.run_screenshots])
+def test_who_asks_for_a_browser_and_has_none_is_told(monkeypatch, capsys, command):
+    lacking = lambda: "no browser"
+    monkeypatch.setattr(steps, "BROWSER_ALONE", steps.Step("try", (), "", lacking=lacking))
+    monkeypatch.setattr(steps, "SCREENSHOTS", steps.Step("try", (), "", lacking=lacking))
+    assert command() == 1
+    assert capsys.readouterr().err == "no browser\n"
+
+
+def test_a_browser_is_found_on_the_path_or_where_installers_put_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(browser, "PROGRAMS", ("%ProgramFiles%/none", f"{tmp_path}/Chrome"))
+    monkeypatch.setattr(browser, "TOOLS", ("json",))
+    assert browser.find() is None
+    assert "apt install chromium" in browser.lacking()
+    (tmp_path / "Chrome").touch()
+    assert browser.find() == f"{tmp_path}/Chrome"
+    assert browser.lacking() is None
+    monkeypatch.setattr(browser, "TOOLS", ("json", "nothing_of_this_name"))
+    assert "`make browser` does that" in browser.lacking()
 
 
 PACKAGE = """def f(x):
