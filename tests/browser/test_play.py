@@ -278,7 +278,7 @@ def test_a_copied_link_brings_back_what_was_seen(visit, browser):
     assert page.get_by_role("status").inner_text() == "The link is copied."
     link = page.evaluate("navigator.clipboard.readText()")
     assert len(link) < 600
-    other = visit("play.html#" + link.split("#")[1])
+    other = visit("book/play.html#" + link.split("#")[1])
     for name in ("Scores · head 0", "Weights · head 1", "Output"):
         assert table(other, f"^{name}") == table(page, f"^{name}")
     assert said(other) == "What the link holds is shown."
@@ -349,7 +349,7 @@ def test_a_broken_link_says_what_is_wrong_and_shows_the_first_example(page):
 
 @pytest.mark.parametrize("name", ["no state", "a script as a name", "half an escape"])
 def test_a_page_that_is_opened_by_a_broken_link_says_so_too(visit, name):
-    page = visit(f"play.html#{HOSTILE[name]}")
+    page = visit(f"book/play.html#{HOSTILE[name]}")
     assert refused(page)
     assert page.evaluate("typeof hacked") == "undefined"
 
@@ -361,18 +361,18 @@ def refused(page):
 
 
 def test_what_hostile_links_are_made_of_is_itself_a_good_link(visit):
-    page = visit(f"play.html#{GOOD}")
+    page = visit(f"book/play.html#{GOOD}")
     assert said(page) == "What the link holds is shown."
     assert list(table(page, "^Weights")) == ["a", "b"]
 
 
 def test_a_name_is_text_whatever_it_looks_like(visit):
-    page = visit(f"play.html#{GOOD.replace('i=a_b', 'i=%3Cb%3Ea%3C%2Fb%3E_%26amp%3B')}")
+    page = visit(f"book/play.html#{GOOD.replace('i=a_b', 'i=%3Cb%3Ea%3C%2Fb%3E_%26amp%3B')}")
     assert list(table(page, "^Weights")) == ["<b>a</b>", "&amp;"]
 
 
 def test_an_anchor_of_the_page_is_no_link_with_a_state(visit):
-    page = visit("play.html#what-you-see")
+    page = visit("book/play.html#what-you-see")
     assert said(page) == ""
 
 
@@ -542,13 +542,13 @@ def test_without_a_script_the_tables_and_the_reason_stay(visit):
 def test_the_page_works_when_it_is_opened_as_a_file(browser, site):
     with browser.new_context() as context:
         page = context.new_page()
-        page.goto((site / "play.html").as_uri() + "#" + GOOD)
+        page.goto((site / "book/play.html").as_uri() + "#" + GOOD)
         assert list(table(page, "^Weights")) == ["a", "b"]
 
 
 def test_a_page_without_a_piece_loads_none_of_its_scripts(site):
-    assert "play/" not in (site / "03b_how_heads_get_mixed_up.html").read_text("utf-8")
-    text = (site / "play.html").read_text("utf-8")
+    assert "play/" not in (site / "book" / "03b_how_heads_get_mixed_up.html").read_text("utf-8")
+    text = (site / "book/play.html").read_text("utf-8")
     assert tuple(re.findall(r"_static/play/(\w+)\.js", text)) == sphinx_pages.PLAY
     files = {path.stem for path in (conftest.ROOT / "book/_static/play").glob("*.js")}
     assert files == set(sphinx_pages.PLAY)
@@ -556,7 +556,7 @@ def test_a_page_without_a_piece_loads_none_of_its_scripts(site):
 
 @pytest.mark.parametrize("name", conftest.PIECES)
 def test_a_chapter_has_a_piece_that_leads_to_the_page(visit, name):
-    page = visit(f"{name}.html")
+    page = visit(f"book/{name}.html")
     piece = page.locator(".play-piece")
     assert piece.count() == 1
     before = page.locator(".play-stage-weights").first.inner_text()

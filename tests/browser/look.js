@@ -1,0 +1,158 @@
+/* What tests/browser asks of an open page. Each question is answered by a list of complaints. */
+"use strict";
+
+window.look = {
+  /* Scripts of the page have had their say: formulas are set, the layout is at rest. */
+  async settled() {
+    if (window.MathJax && MathJax.startup) await MathJax.startup.promise;
+    await document.fonts.ready;
+    for (const image of document.images) image.loading = "eager";
+    await Promise.all([...document.images].map((image) => image.decode().catch(() => {})));
+    // The theme makes what scrolls reachable by keyboard 300 ms after the page got another size.
+    await new Promise((done) => setTimeout(done, 350));
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  },
+
+  formulas() {
+    const notSet = [...document.querySelectorAll(".math")].filter(
+      (it) => !it.querySelector("mjx-container"),
+    );
+    const wrong = [...document.querySelectorAll('merror, mjx-merror, [data-mml-node="merror"]')];
+    const raw = [...shownTexts(), ...toldTexts()].filter((text) => TEX.test(text));
+    return [
+      ...notSet.map((it) => `not set: ${it.textContent}`),
+      ...wrong.map((it) => `an error: ${it.closest("mjx-container").textContent}`),
+      ...raw.map((text) => `raw: ${text.trim().slice(0, 90)}`),
+    ];
+  },
+
+  images() {
+    return [...document.images].flatMap((image) => {
+      const name = image.getAttribute("src").split("/").pop();
+      const alt = image.getAttribute("alt");
+      if (!image.naturalWidth) return [`${name} did not load`];
+      if (alt === null) return [`${name} has no alt text`];
+      if (!image.closest("article")) return [];
+      if (/\.(png|svg|jpe?g)\b|^\.*\//.test(alt)) return [`${name} has a path as alt text: ${alt}`];
+      if (alt.trim().split(/\s+/).length < 3) return [`${name} does not say what it shows: “${alt}”`];
+      return [];
+    });
+  },
+
+  /* What is wider than the page, unless it scrolls in a box of its own. */
+  overflow() {
+    const width = document.documentElement.clientWidth;
+    const found = [];
+    if (document.documentElement.scrollWidth > width)
+      found.push(`the page is ${document.documentElement.scrollWidth} wide, not ${width}`);
+    for (const it of document.querySelectorAll("body *")) {
+      const box = it.getBoundingClientRect();
+      if (!box.width || !box.height || !shown(it) || hasAncestor(it, scrolls)) continue;
+      const style = getComputedStyle(it);
+      if (box.right > width + 1) found.push(`${described(it)} ends at ${Math.round(box.right)}`);
+      else if (box.left < -1) found.push(`${described(it)} begins at ${Math.round(box.left)}`);
+      else if (
+        it.closest("article") &&
+        /hidden|clip/.test(style.overflowX) &&
+        it.scrollWidth > it.clientWidth + 1 &&
+        box.width > 2 // that is text for screen readers alone
+      )
+        found.push(`${described(it)} is cut off`);
+    }
+    return found;
+  },
+
+  /* What a keyboard stops at and nobody would see that. */
+  focus() {
+    const before = document.activeElement;
+    const found = stops().filter((it) => {
+      const unfocused = looks(it);
+      it.focus({ focusVisible: true, preventScroll: true });
+      return document.activeElement !== it || looks(it) === unfocused;
+    });
+    document.activeElement.blur();
+    before.focus({ preventScroll: true });
+    return found.map(described);
+  },
+
+  /* How many stops a keyboard has to make, and at which it stands. */
+  stops: () => stops().length,
+  async stop() {
+    const moving = document.getAnimations().filter((it) => isFinite(it.effect.getTiming().iterations));
+    await Promise.all(moving.map((it) => it.finished.catch(() => {})));
+    const it = document.activeElement;
+    const box = it.getBoundingClientRect();
+    const [x, y] = [box.left + Math.min(box.width, innerWidth) / 2, box.top + box.height / 2];
+    const above = document.elementFromPoint(
+      Math.min(Math.max(x, 1), innerWidth - 1),
+      Math.min(Math.max(y, 1), innerHeight - 1),
+    );
+    const clear = above && (it.contains(above) || above.contains(it));
+    return { name: described(it), at: stops().indexOf(it), hidden: !clear && described(it) };
+  },
+
+  /* Where the page asks the browser to look for things, besides what it loads at once. */
+  hints: () =>
+    [...document.querySelectorAll("link[href]")]
+      .filter((it) => /pre(connect|fetch|load)|stylesheet|icon|manifest/.test(it.rel))
+      .map((it) => it.href),
+  links: () => [...document.querySelectorAll("a[href], area[href]")].map((it) => it.href),
+};
+
+const TEX = /\\[()[\]]|\\[a-zA-Z]{2,}|\$[^\s$][^$]*\$/;
+const STOPS = "a[href], area[href], button, input, select, textarea, summary, [tabindex]";
+
+function* shownTexts() {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const around = texts.currentNode.parentElement;
+    if (!around.closest("code, pre, script, style, textarea, noscript, mjx-container"))
+      yield texts.currentNode.data;
+  }
+}
+
+function toldTexts() {
+  const told = document.querySelectorAll("[alt], [title], [aria-label], meta[content]");
+  const texts = [...told].flatMap((it) =>
+    ["alt", "title", "aria-label", "content"].map((name) => it.getAttribute(name) || ""),
+  );
+  return [document.title, ...texts];
+}
+
+function shown(it) {
+  return it.checkVisibility({ visibilityProperty: true });
+}
+
+function scrolls(it) {
+  return /auto|scroll/.test(getComputedStyle(it).overflowX);
+}
+
+function hasAncestor(it, holds) {
+  for (let above = it.parentElement; above; above = above.parentElement)
+    if (above !== document.body && holds(above)) return true;
+  return false;
+}
+
+function stops() {
+  return [...document.querySelectorAll(STOPS)].filter(
+    (it) => it.tabIndex >= 0 && !it.disabled && it.getClientRects().length && shown(it),
+  );
+}
+
+/* All by which a focus could be seen, on the element or on what stands right around it. */
+function looks(it) {
+  return [it, it.parentElement, ...it.children]
+    .map((each) => {
+      const style = getComputedStyle(each);
+      const outline = style.outlineStyle === "none" ? "" : style.outline;
+      return [outline, style.boxShadow, style.borderColor, style.backgroundColor].join();
+    })
+    .join(" / ");
+}
+
+function described(it) {
+  const id = it.id ? `#${it.id}` : "";
+  const classes = [...it.classList].map((name) => `.${name}`).join("");
+  const text = (it.textContent || "").trim().replace(/\s+/g, " ").slice(0, 40);
+  return `${it.tagName.toLowerCase()}${id}${classes} “${text}”`;
+}
