@@ -16,7 +16,7 @@ export PYTHONUTF8 := 1
 
 .PHONY: help book test lint format refresh report student lab clean
 .PHONY: unit package mutation mistakes frameworks nbgrader course processors bench
-.PHONY: browser screenshots torch newest links page
+.PHONY: browser lighthouse screenshots torch newest links page
 
 help:
 	@echo "make book      build the book and say where to open it"
@@ -30,6 +30,7 @@ help:
 	@echo "make lint      style and types only, in seconds"
 	@echo "make format    mend the style"
 	@echo "make browser   look at every page in a real browser: links, formulas, keyboard, WCAG"
+	@echo "make lighthouse  how fast, accessible and easy to find pages are, by Lighthouse"
 	@echo "make screenshots  pictures of every page, light and dark, on a desk and on a phone"
 	@echo "make clean     remove the built book and caches, but not .venv"
 	@echo
@@ -60,6 +61,9 @@ test: $(READY)
 
 browser: .venv/.ready-browser
 	@$(BIN)/python -m tools.steps browser
+
+lighthouse: $(READY)
+	@$(BIN)/python -m tools.lighthouse
 
 screenshots: .venv/.ready-browser
 	@$(BIN)/python -m tools.steps screenshots

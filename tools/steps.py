@@ -138,6 +138,7 @@ AROUND = (
     "benchmarks",
     "book",
     "contributing",
+    "lighthouse",
     "mistakes",
     "notebooks_tool",
     "pages",
