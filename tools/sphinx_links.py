@@ -174,7 +174,8 @@ def number_exercises(section: nodes.section, numbers: Numbers) -> None:
         number = f"{numbers.label}.{found[2]}"
         text.parent.replace(text, nodes.Text(f"{found[1]}{number}{found[3]}{text[found.end() :]}"))
         address = numbers.exercises[number] = f"exercise-{found[2]}"
-        exercise["ids"].append(address)
+        # In front: links copied from the page then have no minutes and no level in them.
+        exercise["ids"].insert(0, address)
         words = f"{found[1]}{number}".lower()
         exercise.insert(1, addnodes.index(entries=[findable(words, address)]))
         for cell in exercise.findall(nodes.container):
