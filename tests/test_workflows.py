@@ -1,5 +1,6 @@
 """The workflows: what GitHub runs is what everyone runs, and can't be turned against us."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from threading import Thread
 import pytest
 import yaml
 
-from tools import links, newest, steps, summary
+from tools import links, newest, publish, steps, summary
 
 ROOT = steps.ROOT
 FILES = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -28,10 +29,12 @@ STEPS = [
     for number, step in enumerate(body["steps"])
 ]
 USES = [line for path in FILES for line in path.read_text("utf-8").splitlines() if "uses:" in line]
-# What only a workflow can do: it says on its own page where the preview is.
+# What only a workflow can do: say on its own page where the preview is, and push a branch.
+PUSH = JOBS["book", "copies"]["steps"][-1]["run"]
 EXCEPTIONS = {
     'echo "[The book with this change]($URL): unpack it, and open index.html."'
-    ' >> "$GITHUB_STEP_SUMMARY"'
+    ' >> "$GITHUB_STEP_SUMMARY"',
+    PUSH.strip(),
 }
 
 
@@ -75,7 +78,7 @@ def test_a_job_that_may_write_runs_no_code_of_the_repository(job):
     """Whoever sends a change has this code in hand."""
     writes = [name for name, right in job.get("permissions", {}).items() if right == "write"]
     checks_out = any("checkout" in step.get("uses", "") for step in job["steps"])
-    runs = any("run" in step for step in job["steps"])
+    runs = [step["run"] for step in job["steps"] if step.get("run", PUSH) != PUSH]
     assert not (writes and (checks_out or runs))
     assert not writes or job["if"] == "github.ref == 'refs/heads/main'"
 
@@ -112,6 +115,42 @@ def test_the_pages_that_are_published_know_their_address_before_they_are_built()
     assert asks < builds < uploads
     assert job[builds]["env"] == {"BOOK_URL": "${{ steps.pages.outputs.base_url }}"}
     assert job[asks]["if"] == job[uploads]["if"] == "env.PUBLISHED == 'true'"
+
+
+def test_colab_gets_the_copies_of_the_pages_that_were_published():
+    assert JOBS["book", "copies"]["needs"] == "publish"
+    steps_ = [*JOBS["book", "test"]["steps"], *JOBS["book", "copies"]["steps"]]
+    up, down = (step for step in steps_ if step.get("with", {}).get("name") == "copies")
+    assert up["with"]["path"] == "_build/html/_sources"
+    assert up["if"] == "env.PUBLISHED == 'true'"
+    assert "artifact" in down["uses"]
+
+
+def test_the_branch_for_colab_holds_the_newest_copies_and_no_history(tmp_path):
+    """The step as it stands, with a repository in this folder for the one on GitHub."""
+    subprocess.run(["git", "init", "--quiet", "--bare", "us/book"], cwd=tmp_path, check=True)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{tmp_path}/.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://x-access-token:secret@github.com/",
+        "TOKEN": "secret",
+        "GITHUB_REPOSITORY": "us/book",
+        "GITHUB_SHA": "c0ffee",
+    }
+    for name in ("old", "new"):
+        copies = tmp_path / name / "copies" / "book"
+        copies.mkdir(parents=True)
+        (copies / f"{name}.ipynb").write_text("{}")
+        command = ["bash", "-e", "-c", PUSH]
+        subprocess.run(command, cwd=tmp_path / name, env=environment, check=True)
+    for command, expected in (
+        (("ls-tree", "-r", "--name-only"), "book/new.ipynb\n"),
+        (("log", "--format=%s"), "Copies of the notebooks of c0ffee\n"),
+    ):
+        git = ["git", "-C", str(tmp_path / "us/book"), *command, publish.BRANCH]
+        assert subprocess.run(git, capture_output=True, text=True, check=True).stdout == expected
 
 
 LINTERS = {
