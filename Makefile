@@ -16,7 +16,7 @@ export PYTHONUTF8 := 1
 
 .PHONY: help book test lint format refresh report student lab clean
 .PHONY: unit package mutation mistakes frameworks nbgrader course processors bench
-.PHONY: browser lighthouse screenshots torch newest links page
+.PHONY: browser lighthouse screenshots pdf torch newest links page
 
 help:
 	@echo "make book      build the book and say where to open it"
@@ -32,6 +32,7 @@ help:
 	@echo "make browser   look at every page in a real browser: links, formulas, keyboard, WCAG"
 	@echo "make lighthouse  how fast, accessible and easy to find pages are, by Lighthouse"
 	@echo "make screenshots  pictures of every page, light and dark, on a desk and on a phone"
+	@echo "make pdf       the whole book as one PDF, to print or to read without a network"
 	@echo "make clean     remove the built book and caches, but not .venv"
 	@echo
 	@echo "What the weekly workflow runs, each in 10 to 60 minutes:"
@@ -67,6 +68,9 @@ lighthouse: $(READY)
 
 screenshots: .venv/.ready-browser
 	@$(BIN)/python -m tools.steps screenshots
+
+pdf: .venv/.ready-browser
+	@$(BIN)/python -m tools.pdf
 
 unit: $(READY)
 	@$(BIN)/python -m tools.steps unit
