@@ -14,7 +14,7 @@ from tools.notebooks import main
 
 FIRST = """# 1 · Count the words
 
-*About 5 minutes · 40 words · needs nothing.*"""
+*About 5 minutes · 140 words · needs nothing.*"""
 UNNAMED = "00000000"  # as random as the ids that Jupyter gives
 CAPTION = {
     "image": {"alt": "A white square with nothing at all on it"},
@@ -69,6 +69,24 @@ def exercise(number):
     return text(f"### Exercise {number} · predict it (5 min, easy)\n\nWhat is 1 + 1?")
 
 
+def choice(letter, verdict="Not quite.", why="Because one and one are two things."):
+    return f"<details><summary>{letter}</summary>\n\n**{verdict}** {why}\n\n</details>"
+
+
+def question(*choices, stem="**Predict.** What is 1 + 1?"):
+    choices = choices or (choice("A. 1"), choice("B. 2", "Right."), choice("C. 3"))
+    return "\n\n".join([stem, *choices])
+
+
+def asking(*sources, shown=True):
+    """A chapter's main text with these questions, each with a cell that shows the answer."""
+    pairs = [(text(source), code("1 + 1")) for source in sources]
+    return [cell for pair in pairs for cell in (pair if shown else pair[:1])]
+
+
+OTHER = question(choice("A. 2", "Right."), choice("B. 3"), choice("C. 4"))
+
+
 def chapter():
     """The smallest chapter without a fault."""
     exercises = [cell for n in (1, 2, 3) for cell in (exercise(n), solution(n))]
@@ -78,6 +96,7 @@ def chapter():
         text("## A picture\n\nIt shows a square, see [the title](01_words.ipynb#a-picture)."),
         code("assert 2 + 2 == 4"),
         code("plt.show()", shows(picture()), mystnb=CAPTION),
+        *asking(OTHER, question(), question()),
         text("## Summary\n\n- One.\n- Two.\n- Three."),
         text("## Exercises"),
         *exercises,
@@ -270,7 +289,6 @@ def bibliography(folder):
         "[Vaswani et al., 2017](bibliography.md) and [the bibliography](bibliography.md)",
         "Code such as `{note}` and `![a](b)` and `[x](y)` is no markup.",
         "So\n\n$$\nx\n$$\n\nholds.",
-        "<details><summary>Answer</summary>\n\nTwo.\n\n- a list\n\n</details>",
         "See [the web](https://example.org/home/x).",
     ],
 )
@@ -279,22 +297,6 @@ def test_good_prose_passes(tmp_path, source):
     assert problems(tmp_path, with_text(source)) == []
 
 
-def choice(letter, verdict="Not quite.", why="Because one and one are two things."):
-    return f"<details><summary>{letter}</summary>\n\n**{verdict}** {why}\n\n</details>"
-
-
-def question(*choices, stem="**Predict.** What is 1 + 1?"):
-    choices = choices or (choice("A. 1"), choice("B. 2", "Right."), choice("C. 3"))
-    return "\n\n".join([stem, *choices])
-
-
-def asking(*sources, shown=True):
-    """A chapter's main text with these questions, each with a cell that shows the answer."""
-    pairs = [(text(source), code("assert 1 + 1 == 2")) for source in sources]
-    return [cell for pair in pairs for cell in (pair if shown else pair[:1])]
-
-
-OTHER = question(choice("A. 2", "Right."), choice("B. 3"), choice("C. 4"))
 QUESTION_FAULTS = {
     "two choices": (question(choice("A. 1"), choice("B. 2", "Right.")), "has 2 choices (3 or 4)"),
     "five choices": (
@@ -333,6 +335,10 @@ QUESTION_FAULTS = {
     "raw code": (
         question(choice("A. `1`"), choice("B. 2", "Right."), choice("C. 3")),
         "shown raw, say <code>: A. `1`",
+    ),
+    "straight quotes": (
+        question(choice("A. one's"), choice("B. 2", "Right."), choice("C. 3")),
+        "has straight quotes in a choice",
     ),
     "raw formula": (
         question(choice("A. $1$"), choice("B. 2", "Right."), choice("C. 3")),
@@ -391,9 +397,8 @@ def test_the_right_choice_can_not_be_known_by_its_letter(tmp_path):
 
 
 def test_hints_of_exercises_are_no_questions(tmp_path):
-    hint = "## Exercises\n\n<details><summary>Hint</summary>\n\nCount.\n\n</details>"
-    cells = [*asking(OTHER, question(), question()), text(hint)]
-    assert questions(tmp_path, cells) == []
+    hint = "\n\n<details><summary>Hint</summary>\n\nCount.\n\n- a list\n\n</details>"
+    assert problems(tmp_path, replaced(13, text(exercise(1)["source"] + hint))) == []
 
 
 def test_a_choice_may_hold_code_and_formulas_in_its_reason(tmp_path):
@@ -413,36 +418,36 @@ SHAPE_FAULTS = {
     "no plan": (replaced(0, text("# 1 · Count")), "needs a line `*About"),
     "wrong minutes": (
         replaced(0, text(FIRST.replace("5 min", "40 min"))),
-        "says 40 minutes, but 3 is what its size takes",
+        "says 40 minutes, but 6 is what its size takes",
     ),
-    "wrong words": (replaced(0, text(FIRST.replace("40 w", "2,000 w"))), "says 2,000 words"),
+    "wrong words": (replaced(0, text(FIRST.replace("140 w", "2,000 w"))), "says 2,000 words"),
     "too long": (with_text("word " * 2501), "words (at most 2,500)"),
     "too many cells": (
         [*chapter()[:2], *(code("1") for _ in range(25)), *chapter()[2:]],
-        "has 28 cells (at most 25)",
+        "has 31 cells (at most 25)",
     ),
-    "no summary": (without(5), "does not end with the sections Summary and Exercises"),
+    "no summary": (without(11), "does not end with the sections Summary and Exercises"),
     "long summary": (
-        replaced(5, text("## Summary\n\n- One.\n- Two.\n- Three.\n- Four.")),
+        replaced(11, text("## Summary\n\n- One.\n- Two.\n- Three.\n- Four.")),
         "not a list of three lines",
     ),
     "long ending": (
-        replaced(4, code("\n".join(f"assert {n} >= 0" for n in range(16)))),
+        replaced(10, code("\n".join(f"assert {n} >= 0" for n in range(16)))),
         "ends its main text on 16 lines",
     ),
     "few exercises": (chapter()[:-2], "has the exercises [1, 2], where 3 to 5"),
-    "no time": (replaced(7, text("### Exercise 1 · easy")), "how many minutes exercise 1"),
-    "unsolved": (without(8), "has no folded solution of exercise 1"),
+    "no time": (replaced(13, text("### Exercise 1 · easy")), "how many minutes exercise 1"),
+    "unsolved": (without(14), "has no folded solution of exercise 1"),
     "unfolded": (
-        replaced(8, code("# @title Solution 1: add\nassert True", tags=["solution", "hide-cell"])),
+        replaced(14, code("# @title Solution 1: add\nassert True", tags=["solution", "hide-cell"])),
         "not folded everywhere",
     ),
-    "untagged": (replaced(8, code("# @title Solution 1: add\nassert 1")), "without the tag"),
+    "untagged": (replaced(14, code("# @title Solution 1: add\nassert 1")), "without the tag"),
     "untitled": (
-        replaced(8, code("assert 1", tags=["solution", "hide-cell"], **rules.FOLDED)),
+        replaced(14, code("assert 1", tags=["solution", "hide-cell"], **rules.FOLDED)),
         "needs a first line",
     ),
-    "unasserted": (replaced(8, solution(1, "1 + 1")), "a solution that asserts nothing"),
+    "unasserted": (replaced(14, solution(1, "1 + 1")), "a solution that asserts nothing"),
 }
 
 
@@ -609,7 +614,7 @@ def test_check_passes_a_good_notebook(tmp_path, capsys):
 
 def test_report_counts_the_main_line_without_solutions(tmp_path, capsys):
     main(["report", str(write(tmp_path, chapter()))])
-    assert capsys.readouterr().out.split()[-5:] == ["01_words.ipynb", "24", "3", "1", "3"]
+    assert capsys.readouterr().out.split()[-5:] == ["01_words.ipynb", "135", "6", "1", "6"]
 
 
 def test_a_path_that_does_not_exist_is_an_error(tmp_path, capsys):
@@ -628,7 +633,8 @@ UNREFRESHED = [
 
 
 def test_a_second_refresh_changes_no_byte(tmp_path, capsys):
-    path = write(tmp_path, UNREFRESHED, "try.ipynb", finish=False)
+    cells = [*UNREFRESHED, *asking(OTHER, question())]
+    path = write(tmp_path, cells, "try.ipynb", finish=False)
     assert main(["refresh", str(path)]) == 0
     first = path.read_bytes()
     assert main(["refresh", str(path)]) == 0

@@ -543,6 +543,8 @@ def faults_of_choices(choices: list[tuple[str, str]]) -> Iterator[str]:
     for label, reason in choices:
         if re.search(r"[`$]|\*\*", label):
             yield f"has markup in a choice that is shown raw, say <code>: {label}"
+        if re.search(r"""["']""", label):
+            yield f"has straight quotes in a choice, which the page would leave so: {label}"
         verdict = re.match(rf"{re.escape(RIGHT)}|{re.escape(WRONG)}", reason)
         if verdict is None:
             yield f"explains without `{RIGHT}` or `{WRONG}` in front: {label}"
@@ -777,6 +779,7 @@ RULES = [
     plain_markdown,
     formulas,
     folded_answers,
+    questions,
     links,
     opening,
     budget,
