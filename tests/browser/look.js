@@ -54,8 +54,8 @@ window.look = {
       else if (
         it.closest("article") &&
         /hidden|clip/.test(style.overflowX) &&
-        it.scrollWidth > it.clientWidth + 1 &&
-        box.width > 2 // that is text for screen readers alone
+        it.clientWidth > 2 && // less has a line of text, or what only a screen reader reads
+        it.scrollWidth > it.clientWidth + 1
       )
         found.push(`${described(it)} is cut off`);
     }
@@ -73,6 +73,20 @@ window.look = {
     document.activeElement.blur();
     before.focus({ preventScroll: true });
     return found.map(described);
+  },
+
+  /* Marks each text that looks like none before it: of other colours, another size, on another
+     ground. A page of code has thousands of texts, and it is enough to measure these. */
+  markKinds() {
+    const seen = new Set();
+    for (const it of document.querySelectorAll("body *")) {
+      it.removeAttribute("data-kind");
+      if (![...it.childNodes].some(isText) || !shown(it)) continue;
+      const { color, fontSize, fontWeight } = getComputedStyle(it);
+      const key = [color, fontSize, fontWeight, it.closest("a") !== null, ...grounds(it)].join();
+      if (!seen.has(key)) it.setAttribute("data-kind", seen.size);
+      seen.add(key);
+    }
   },
 
   /* How many stops a keyboard has to make, and at which it stands. */
@@ -131,6 +145,19 @@ function hasAncestor(it, holds) {
   for (let above = it.parentElement; above; above = above.parentElement)
     if (above !== document.body && holds(above)) return true;
   return false;
+}
+
+function isText(node) {
+  return node.nodeType === Node.TEXT_NODE && node.data.trim();
+}
+
+function grounds(it) {
+  const found = [];
+  for (let each = it; each; each = each.parentElement) {
+    const { backgroundColor, backgroundImage, opacity } = getComputedStyle(each);
+    found.push(backgroundColor, backgroundImage, opacity);
+  }
+  return found.filter((each) => !/^(rgba\(0, 0, 0, 0\)|none|1)$/.test(each));
 }
 
 function stops() {

@@ -12,8 +12,10 @@ from . import conftest
 
 LOOK = Path(__file__).with_name("look.js").read_text(encoding="utf-8")
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
-# Of axe's rules only this one asks for colours: the others find the same in either theme.
-COLOURS = "color-contrast"
+# Of axe's rules these two depend on colours, and so on the theme. They take most of its time.
+COLOURS = ["color-contrast", "link-in-text-block"]
+# These depend on how wide the page is.
+ROOM = ["scrollable-region-focusable", "target-size", "aria-hidden-focus", "meta-viewport"]
 
 
 @dataclass
@@ -28,6 +30,7 @@ class Seen:
     focus: list[str] = field(default_factory=list)
     wide: list[str] = field(default_factory=list)
     narrow: list[str] = field(default_factory=list)
+    barriers: list[str] = field(default_factory=list)
     light: list[str] = field(default_factory=list)
     dark: list[str] = field(default_factory=list)
     phone: list[str] = field(default_factory=list)
@@ -43,29 +46,34 @@ def visited(page, url, address):
     for question in ("links", "hints", "formulas", "images", "focus"):
         setattr(seen, question, page.evaluate(f"look.{question}()"))
     seen.wide = page.evaluate("look.overflow()")
-    seen.light = barriers(page)
+    seen.barriers = barriers(page, off=COLOURS)
+    seen.light = barriers(page, COLOURS)
     page.emulate_media(color_scheme="dark")
     page.evaluate("look.settled()")
     assert page.evaluate("document.documentElement.dataset.theme") in ("dark", None)
-    seen.dark = barriers(page)
+    seen.dark = barriers(page, COLOURS)
     page.set_viewport_size(conftest.NARROW)
     page.evaluate("look.settled()")
     seen.narrow = page.evaluate("look.overflow()")
-    seen.phone = barriers(page, {COLOURS: {"enabled": False}})
+    seen.phone = barriers(page, ROOM)
     return seen
 
 
-def barriers(page, rules=None):
+def barriers(page, only=WCAG, off=()):
     """What axe-core objects to, a line for each element."""
     from axe_playwright_python.sync_playwright import Axe
 
     options = {
-        "runOnly": WCAG,
-        "rules": {"target-size": {"enabled": True}, **(rules or {})},
+        "runOnly": only,
+        "rules": {"target-size": {"enabled": True}, **{rule: {"enabled": False} for rule in off}},
         "resultTypes": ["violations"],
         "preload": False,  # none of these rules reads style sheets, and fetching them goes wrong
     }
-    violations = Axe().run(page, options=options).response["violations"]
+    context = None
+    if only == COLOURS:
+        page.evaluate("look.markKinds()")
+        context = {"include": ["[data-kind]"]}
+    violations = Axe().run(page, context=context, options=options).response["violations"]
     return [
         f"{rule['id']}: {node['target']} {' '.join(node['failureSummary'].split())}"
         for rule in violations
@@ -120,11 +128,15 @@ def test_a_phone_does_not_scroll_a_page_sideways(look, path):
     none_of(look(path).narrow)
 
 
-def test_nothing_bars_a_reader_from_the_light_page(look, path):
+def test_nothing_bars_a_reader_from_a_page(look, path):
+    none_of(look(path).barriers)
+
+
+def test_light_colours_stand_out(look, path):
     none_of(look(path).light)
 
 
-def test_nothing_bars_a_reader_from_the_dark_page(look, path):
+def test_dark_colours_stand_out(look, path):
     none_of(look(path).dark)
 
 
