@@ -1,15 +1,18 @@
 """Attention maps and the house style of figures; matplotlib is imported when a figure is drawn.
 
 Rows are queries and columns are keys, from the top left. Every map has the same colours for the
-same weights, 0 to 1, so that any two can be compared.
+same weights, 0 to 1, so that any two can be compared. The style of all figures is the file
+book.mplstyle; `show` puts a figure on the page, with its numbers as a table.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
 from itertools import product
 from math import ceil, isnan
 from typing import TYPE_CHECKING, Any
@@ -23,37 +26,19 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
     from numpy.typing import ArrayLike, NDArray
 
+    Column = tuple[str, Any]  # a heading and its values
+
+STYLE = "mini_attention.book"  # for matplotlib: the file book.mplstyle of this package
+
 COLOUR_MAP = "Blues"  # one hue from white: its order survives grey print and colour blindness
+SIGNED_MAP = "PuOr_r"  # from -x to x, white at 0; on its middle half black numbers are readable
+TINTS = ("#E1ECF8", "#F5BD8E", "#6BB09D")  # to fill what black words stand on
+# A line to compare with, and no data: `ax.axhline(1, **GUIDE)`.
+GUIDE: dict[str, Any] = {"color": "0.45", "linewidth": 1, "linestyle": "-", "zorder": 1}
 
-# The colours are those of Okabe and Ito; line styles tell the lines apart without them.
-STYLE: dict[Any, Any] = {
-    "axes.axisbelow": True,
-    "axes.grid": False,
-    "axes.labelsize": 10,
-    "axes.prop_cycle": (
-        "cycler('color', ['0072B2', 'D55E00', '009E73', 'CC79A7', '000000', 'E69F00'])"
-        " + cycler('linestyle', ['-', '--', '-.', ':', '-', '--'])"
-    ),
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 11,
-    "figure.constrained_layout.use": True,
-    "figure.dpi": 144,
-    "figure.facecolor": "white",
-    "figure.figsize": (4.6, 3.2),
-    "font.size": 10,
-    "grid.color": "0.88",
-    "hatch.linewidth": 0.8,
-    "legend.fontsize": 9,
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
-    "savefig.facecolor": "white",
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
-}
-
-# Inches. A phone shows a figure about 4.8 wide with letters of 9 points still readable.
+# Inches. The style file says what a phone makes of the width.
 WIDTH = 4.8
+PIXELS = 96  # of a page, an inch
 LARGEST_CELL = 0.6
 NUMBER_CELL = 0.33  # the narrowest cell that holds .25
 LINE = 0.17  # from one label to the next
@@ -62,12 +47,16 @@ LONGEST = 24  # letters of a name; what is longer would take the map's place
 GAP = 0.1  # between the maps of one figure
 BAR = 0.65  # the colour bar with its label
 
+ROWS = 12  # of a table; from more points some are picked
+PICKED = 9
+RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
 
 def style() -> None:
-    """Apply the house style to the figures that follow: opaque white, letters of 9 points up."""
+    """Apply the house style to the figures that follow."""
     import matplotlib.pyplot as plt
 
-    plt.rcParams.update(STYLE)
+    plt.style.use(STYLE)
 
 
 def attention_map(
@@ -101,15 +90,17 @@ def attention_map(
     i, j = array.shape
     rows, columns = _checked_names("queries", queries, i), _checked_names("keys", keys, j)
     allowed = _checked_mask(mask, array)
-    with plt.rc_context(STYLE):
+    with plt.style.context(STYLE):
         if ax is None:
             left = _space_left(rows)
             cell = min(LARGEST_CELL, (WIDTH - left) / j)
             title = _wrapped(title or "", cell * j)
             above = (LINE + GAP) * len(title.splitlines())
             size = (max(left + cell * j, 3.0), above + cell * i + _space_below(columns, cell))
-            ax = plt.figure(figsize=size).subplots()
+            figure = plt.figure(figsize=size)
+            ax = figure.subplots()
         else:
+            figure = None
             box = ax.get_window_extent()
             cell = min(box.width / j, box.height / i) / ax.figure.dpi
         image = _draw(ax, array, allowed, rows, columns, cell)
@@ -117,6 +108,8 @@ def attention_map(
         if title:
             ax.set_title(title)
         _colour_bar(image, [ax], _bar_label(array, allowed))
+        if figure:
+            _settle(figure)
     return ax
 
 
@@ -163,7 +156,7 @@ def attention_maps(
         max(left + (cell * j + GAP) * wide, 3.0),
         (above + cell * i) * tall + below + (below - BAR if h % wide else 0),
     )
-    with plt.rc_context(STYLE):
+    with plt.style.context(STYLE):
         figure = plt.figure(figsize=size)
         grid = figure.subplots(tall, wide, squeeze=False)
         panels = list(grid.flat)
@@ -178,7 +171,37 @@ def attention_maps(
             if head + wide >= h:
                 panel.set_xlabel("key")
         _colour_bar(image, panels[:h], _bar_label(array, allowed))
+        _settle(figure)
     return figure
+
+
+def show(columns: Mapping[str, Sequence[object] | Tensor | ArrayLike] | None = None) -> None:
+    """Show the current figure in a notebook and, folded below it, its numbers as a table.
+
+        columns  name -> values, all of one length; what the picture itself says unless given:
+                 of a map its cells, of labelled lines their points, the panels one by one
+
+    Of more than 12 points 9 are picked, evenly, the first and the last among them. Afterwards the
+    figure is closed. Raises ValueError where there is no figure, where nothing can be read off
+    one, or where the columns differ in length.
+    """
+    import matplotlib.pyplot as plt
+    from IPython.display import Image, Markdown, display
+
+    if not plt.get_fignums():
+        raise ValueError("there is no figure to show: draw one first, in the same cell")
+    figure = plt.gcf()
+    tables = list(_tables(figure)) if columns is None else [_table("", list(columns.items()))]
+    if not tables:
+        raise ValueError(
+            "the figure has no map and no labelled lines to read its numbers off: "
+            'hand them over, as in show({"key": words, "weight": weights})'
+        )
+    text = "\n\n".join(["<details>\n<summary>The numbers</summary>", *tables, "</details>"])
+    picture, width = _png(figure)
+    plt.close(figure)
+    display(Image(picture, width=width))  # type: ignore[no-untyped-call]
+    display(Markdown(text))  # type: ignore[no-untyped-call]
 
 
 def show_source(*objects: Callable[..., Any], docstring: bool = False) -> None:
@@ -212,6 +235,108 @@ def _without_docstrings(source: str) -> str:
     return "\n".join(line for line in lines if line is not None)
 
 
+def _png(figure: Figure) -> tuple[bytes, int]:
+    """The picture of a figure, a third as heavy as matplotlib makes it, and its width on a page."""
+    import matplotlib.pyplot as plt
+    from PIL import Image
+
+    drawn, packed = BytesIO(), BytesIO()
+    with plt.style.context(STYLE):
+        figure.savefig(drawn, format="png")
+        dots = plt.rcParams["savefig.dpi"]
+    with Image.open(drawn) as picture:
+        few = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        few.save(packed, "PNG", optimize=True, dpi=(dots, dots))
+    return packed.getvalue(), round(few.width / dots * PIXELS)
+
+
+def _tables(figure: Figure) -> Iterator[str]:
+    """What each panel shows, as tables; a panel that can't be read off has none."""
+    panels = [ax for ax in figure.axes if ax.get_label() != "<colorbar>"]
+    # Panels side by side name an axis once for all.
+    below = next((ax.get_xlabel() for ax in reversed(panels) if ax.get_xlabel()), "")
+    left = next((ax.get_ylabel() for ax in panels if ax.get_ylabel()), "")
+    for ax in panels:
+        for image in ax.images:
+            corner = " / ".join(filter(None, [left, below]))
+            yield _table(ax.get_title(), _cells(ax, image, corner))
+        points: dict[tuple[float, ...], list[Column]] = {}
+        for line in ax.get_lines():
+            if not str(line.get_label()).startswith("_"):
+                data: Any = line.get_data(orig=False)
+                x, y = (tuple(numbers.tolist()) for numbers in data)
+                name = str(line.get_label()).replace("$", "")  # a letter set as a formula
+                points.setdefault(x, [(below, x)]).append((name, y))
+        for lines in points.values():
+            yield _table(ax.get_ylabel(), lines)
+
+
+def _cells(ax: Axes, image: AxesImage, corner: str) -> list[Column]:
+    """A map as columns: the names of its rows, then one column for each of its own."""
+    import numpy as np
+
+    array: Any = image.get_array()
+    rows, names = (
+        axis.get_major_formatter().format_ticks(list(axis.get_majorticklocs()))
+        if len(axis.get_majorticklocs()) == count
+        else [str(position) for position in range(count)]
+        for axis, count in zip((ax.yaxis, ax.xaxis), array.shape, strict=True)
+    )
+    values, hidden = np.ma.getdata(array).T, np.ma.getmaskarray(array).T
+    columns = [
+        ["masked" if gone and not isnan(x) else _decimals(x) for x, gone in zip(*pair, strict=True)]
+        for pair in zip(values, hidden, strict=True)
+    ]
+    return [(corner, rows), *zip(names, columns, strict=True)]
+
+
+def _table(title: str, columns: Sequence[Column]) -> str:
+    """Columns of one length as a table in Markdown."""
+    lists = [
+        [value.item() if hasattr(value, "item") else value for value in values]
+        for _, values in columns
+    ]
+    if len({len(values) for values in lists}) != 1:
+        told = [f"{name} {len(values)}" for (name, _), values in zip(columns, lists, strict=True)]
+        raise ValueError(f"columns must have one length; got {', '.join(told) or 'none'}")
+    rows = list(zip(*lists, strict=True))
+    above = [f"**{_plain(title)}**"] if title else []
+    if len(rows) > ROWS:
+        above.append(f"{PICKED} of {len(rows)} points:")
+        rows = [rows[at * (len(rows) - 1) // (PICKED - 1)] for at in range(PICKED)]
+    sides = ["---" if any(isinstance(x, str) for x in values) else "--:" for values in lists]
+    lines = [[_plain(name) for name, _ in columns], sides, *(map(_entry, row) for row in rows)]
+    return "\n\n".join([*above, "\n".join(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def _entry(value: object) -> str:
+    """One value as a reader wants to see it: whole numbers whole, others in three digits."""
+    import numpy as np
+
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
+        return _plain(str(value))
+    if isnan(value):
+        return "NaN"
+    if value != round(value):
+        # The last bits differ between processors: they must not decide how a 5 is rounded.
+        value = float(f"{float(f'{value:.6g}'):.3g}") if abs(value) < 100 else round(value)
+    if 0 < abs(value) < 1e-4:
+        digits, _, power = f"{value:.3g}".partition("e")
+        text = f"{digits} × 10{str(int(power)).translate(RAISED)}"
+    elif value != round(value):
+        text = np.format_float_positional(value, trim="-")
+    else:
+        text = f"{value:,.0f}"
+    return text.replace("-", "−")
+
+
+def _plain(text: str) -> str:
+    """Words on one line that Markdown shows as they are."""
+    return re.sub(r"([\\`*_|<~$\[])", r"\\\1", " ".join(text.split()))
+
+
 def _draw(
     ax: Axes,
     weights: NDArray[np.float64],
@@ -221,10 +346,14 @@ def _draw(
     cell: float,
 ) -> AxesImage:
     """Colour, hatch and number one map whose cells are `cell` inches wide."""
-    image = ax.imshow(weights, cmap=COLOUR_MAP, vmin=0, vmax=1, origin="upper", aspect="equal")
+    import numpy as np
+
+    # Only a weight that leaks through its mask is drawn, and then it is no less seen.
+    drawn = np.ma.array(weights, mask=~allowed & (weights == 0))
+    image = ax.imshow(drawn, cmap=COLOUR_MAP, vmin=0, vmax=1, origin="upper", aspect="equal")
     unknown = weights != weights
     _hatch(ax, ~allowed & ~unknown, "////", "0.55")
-    _hatch(ax, unknown, "xxxx", "#D55E00")
+    _hatch(ax, unknown, "xxxx", "#C04400")
     if cell >= NUMBER_CELL:
         for row, column in product(range(len(rows)), range(len(columns))):
             _write_number(ax, weights, allowed, row, column, cell)
@@ -260,24 +389,26 @@ def _write_number(
     weight, hatched, wide = float(weights[row, column]), not allowed[row, column], cell >= 0.45
     if hatched and weight == 0:
         return
-    if isnan(weight):
-        text, hatched = "NaN", True
-    elif weight in (0, 1):
-        text = f"{weight:.0f}"
-    else:
-        # 1/8 has to round the same way in every cell, whatever the last bit of the softmax is.
-        text = f"{round(weight, 6):.2f}"
-        text = text if wide else text.removeprefix("0")
+    hatched = hatched or isnan(weight)
+    text = _decimals(weight)
     ax.text(
         column,
         row,
-        text,
+        text if wide or text == "0" else text.removeprefix("0"),
         ha="center",
         va="center",
-        fontsize=10 if wide else 9,
         color="black" if hatched else _readable_on(colormaps[COLOUR_MAP](weight)[:3]),
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if hatched else None,
     )
+
+
+def _decimals(weight: float) -> str:
+    """A number of a map: two decimals, none where it is whole."""
+    if isnan(weight):
+        return "NaN"
+    # 1/8 has to round the same way in every cell, whatever the last bit of the softmax is.
+    text = f"{weight:.0f}" if weight == round(weight) else f"{round(float(weight), 6):.2f}"
+    return text.replace("-", "−")
 
 
 def _readable_on(background: tuple[float, float, float]) -> str:
@@ -331,10 +462,26 @@ def _bar_label(weights: NDArray[np.float64], allowed: NDArray[np.bool_]) -> str:
 
 
 def _colour_bar(image: AxesImage, panels: list[Axes], label: str) -> None:
-    bar = panels[0].figure.colorbar(
-        image, ax=panels, location="bottom", aspect=30, pad=0.02, ticks=[0, 0.25, 0.5, 0.75, 1]
+    figure = panels[0].figure
+    bar = figure.colorbar(
+        image,
+        ax=panels,
+        location="bottom",
+        aspect=30,
+        # Inches, although matplotlib counts in heights of the maps: more of them than there is
+        # room for would push the label out of a high figure.
+        pad=GAP / (figure.bbox.height / figure.dpi),
+        ticks=[0, 0.25, 0.5, 0.75, 1],
     )
     bar.set_label(label)
+
+
+def _settle(figure: Figure) -> None:
+    """Move maps and bar to their places: the first rounds of the layout leave labels outside."""
+    engine = figure.get_layout_engine()
+    assert engine is not None  # the style asks for one
+    for _ in range(4):
+        engine.execute(figure)
 
 
 def _checked_weights(weights: Tensor | ArrayLike, rank: int) -> NDArray[np.float64]:
