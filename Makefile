@@ -16,7 +16,7 @@ export PYTHONUTF8 := 1
 
 .PHONY: help book test lint format refresh report student lab clean
 .PHONY: unit package mutation mistakes frameworks nbgrader course processors bench
-.PHONY: browser lighthouse screenshots pdf torch newest links page
+.PHONY: addresses browser lighthouse screenshots pdf torch newest links page
 
 help:
 	@echo "make book      build the book and say where to open it"
@@ -33,6 +33,7 @@ help:
 	@echo "make lighthouse  how fast, accessible and easy to find pages are, by Lighthouse"
 	@echo "make screenshots  pictures of every page, light and dark, on a desk and on a phone"
 	@echo "make pdf       the whole book as one PDF, to print or to read without a network"
+	@echo "make addresses  list the addresses of the built book, which have to stay for good"
 	@echo "make clean     remove the built book and caches, but not .venv"
 	@echo
 	@echo "What the weekly workflow runs, each in 10 to 60 minutes:"
@@ -62,6 +63,9 @@ test: $(READY)
 
 browser: .venv/.ready-browser
 	@$(BIN)/python -m tools.steps browser
+
+addresses: $(READY)
+	@$(BIN)/python -m tools.addresses
 
 lighthouse: $(READY)
 	@$(BIN)/python -m tools.lighthouse

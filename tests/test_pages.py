@@ -28,7 +28,7 @@ from PIL import Image
 from sphinx.errors import ConfigError
 
 from mini_attention import attention_weights
-from tools import notebooks
+from tools import addresses, notebooks
 from tools.sphinx_pages import docstrings, heads, icons
 
 ROOT = notebooks.ROOT
@@ -312,6 +312,28 @@ def test_a_lost_reader_gets_a_search_and_every_chapter(soup):
     assert offered == PAGES
 
 
+# Addresses
+
+
+@pytest.mark.slow
+def test_no_address_of_the_book_leads_nowhere(built):
+    assert addresses.lost(addresses.listed(), built) == [], (
+        "others may link to these: give each its new address in book/moved.toml"
+    )
+
+
+@pytest.mark.slow
+def test_every_page_is_in_the_list_of_addresses(built):
+    pages = {address for address in addresses.of(built) if "#" not in address}
+    assert pages - set(addresses.listed()) == set(), "`make book addresses` adds them"
+
+
+def test_the_list_of_addresses_is_sorted_and_has_none_twice():
+    listed = addresses.listed()
+    assert listed == sorted(set(listed))
+    assert len(listed) > 400
+
+
 # Where the address of the book is not known
 
 
@@ -319,18 +341,31 @@ def test_a_lost_reader_gets_a_search_and_every_chapter(soup):
 def alone(tmp_path_factory):
     """Two pages with the theme, built without BOOK_URL."""
     source = tmp_path_factory.mktemp("source")
+    done = build_two_pages(source, MOVED)
+    assert done.returncode == 0, done.stderr
+    return source / "built"
+
+
+MOVED = """
+"old.html" = "two.html"
+"former/place.html" = "two.html#now"
+"two.html#then" = "two.html#now"
+"""
+
+
+def build_two_pages(source, moved):
+    (source / "book").mkdir()
+    (source / "book" / "moved.toml").write_text(moved, "utf-8")
     names = ["myst_parser", "sphinx.ext.autodoc", "sphinx_book_theme", "tools.sphinx_pages"]
     static = f"html_static_path = [{str(ROOT / 'book' / '_static')!r}]"
     theme = 'html_theme = "sphinx_book_theme"'
     (source / "conf.py").write_text(f"extensions = {names}\n{static}\n{theme}\n", "utf-8")
     (source / "index.md").write_text(f"# One\n\n{LONG}.\n\n```{{toctree}}\ntwo\n```\n", "utf-8")
-    (source / "two.md").write_text("# Two\n\nText.\n", "utf-8")
+    (source / "two.md").write_text("# Two\n\nText.\n\n## Now\n\nMore.\n", "utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     environment.pop("BOOK_URL", None)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", source, source / "built"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return source / "built"
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
@@ -347,6 +382,47 @@ def test_without_its_address_the_book_is_taken_to_lie_at_the_root(alone):
     page = BeautifulSoup((alone / "404.html").read_text("utf-8"), "html.parser")
     assert page.article.form["action"] == "/search.html"
     assert [tag["href"] for tag in page.article.select("li a")] == ["/index.html", "/two.html"]
+
+
+# What has moved
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("old.html", "two.html"), ("former/place.html", "../two.html#now")],
+    ids=["page", "section in another folder"],
+)
+def test_an_old_page_leads_to_the_new_one(alone, old, new):
+    page = BeautifulSoup((alone / old).read_text("utf-8"), "html.parser")
+    (refresh,) = page.select('meta[http-equiv="refresh"]')
+    assert (page.title.string, refresh["content"], page.a["href"]) == ("Two", f"0; url={new}", new)
+
+
+@pytest.mark.slow
+def test_an_old_anchor_is_one_of_the_section_that_it_is_now(alone):
+    page = BeautifulSoup((alone / "two.html").read_text("utf-8"), "html.parser")
+    (section,) = page.select("section#now")
+    assert section.select_one("#then")
+    listed = ["two.html#then", "two.html#now", "two.html", "old.html", "two.html#never", "no.html"]
+    assert addresses.lost(listed, alone) == ["two.html#never", "no.html"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("moved", "message"),
+    [
+        ('"old.html" = "three.html"', "old.html has moved to three.html, which is no page"),
+        ('"two.html" = "index.html"', "two.html is a page, so it has not moved"),
+        ('"two.html#then" = "two.html#never"', "two.html#never, which is no section"),
+        ('"two.html#then" = "index.html#one"', "two.html#then can move within its page alone"),
+    ],
+    ids=["no page", "no move", "no section", "another page"],
+)
+def test_a_move_that_leads_nowhere_fails_the_build(tmp_path, moved, message):
+    done = build_two_pages(tmp_path, moved)
+    assert done.returncode != 0
+    assert message in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("text", ["example.org/book", "ftp://example.org", "https:///book"])
