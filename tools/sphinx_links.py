@@ -44,18 +44,20 @@ TAG = re.compile(r"\\tag\{([^}]*)\}")
 
 # What else a term is called, where that is more than an s at its end.
 FORMS = {
+    "attention map": ("attention map", "attention maps", "map", "maps"),
+    "axis": ("axis", "axes"),
     "broadcasting": ("broadcasting", "broadcasts"),
     "causal mask": ("causal mask", "causal masks", "causal"),
-    "document mask": ("document mask", "document masks"),
+    "concatenation": ("concatenation", "concatenate"),
     "entropy": ("entropy",),
-    "head": ("head", "heads"),
-    "key": ("key", "keys"),
     "packing": ("packing", "packed"),
-    "permutation equivariance": ("permutation equivariance", "equivariant", "equivariance"),
+    "permutation equivariance": ("permutation equivariance", "equivariance", "equivariant"),
     "query": ("query", "queries"),
-    "recomputation": ("recomputation", "recomputes"),
+    "recomputation": ("recomputation", "computed again"),
     "saturation": ("saturation", "saturated"),
+    "sequence length": ("sequence length", "long sequence", "long sequences", "short sequence"),
     "softmax": ("softmax",),
+    "window mask": ("window mask", "window masks", "window", "windows"),
 }
 # Everyday words: elsewhere than on the page that introduces the term they may mean anything.
 EVERYDAY = {"block", "kernel", "pattern", "point", "rule", "view"}
@@ -308,12 +310,8 @@ def first_names(doctree: nodes.document, ways: dict[str, str]) -> dict[str, node
 
 
 def imported(doctree: nodes.document, names: Container[str]) -> set[str]:
-    """The names of the package that the cells of a page import."""
-    code = "\n".join(
-        node.astext()
-        for node in doctree.findall(nodes.literal_block)
-        if "cell_input" in node.parent.get("classes", [])
-    )
+    """The names of the package that the code of a page imports."""
+    code = "\n".join(node.astext() for node in doctree.findall(nodes.literal_block))
     pattern = rf"^from ({PACKAGE}[\w.]*) import (?:\(([^)]*)\)|(.*))$"
     return {
         f"{module}.{name}"
