@@ -2,6 +2,7 @@
 
 Sphinx writes no size for a figure, or one that holds on every screen. As attributes, width and
 height tell a browser the shape, and the style sheet makes the figure as wide as there is room.
+A notebook says how wide its figures are meant to be: they have more pixels, for sharp screens.
 """
 
 from pathlib import Path
@@ -15,10 +16,15 @@ from sphinx.writers.html5 import HTML5Translator
 
 def visit_image(translator: HTML5Translator, node: nodes.image) -> None:
     size = None
-    if not {"width", "height", "scale"} & set(node.attributes) and "://" not in node["uri"]:
+    meant = node.get("width", "")
+    told = {"width", "height", "scale"} & set(node.attributes)
+    if (not told or meant.isdigit()) and "://" not in node["uri"]:
         size = get_image_size(str(Path(translator.builder.srcdir, node["uri"])))
         if size is None:
             raise SphinxError(f"{node['uri']} is no picture whose size can be read")
+        if meant:
+            del node["width"]
+            size = int(meant), round(size[1] * int(meant) / size[0])
     written = len(translator.body)
     HTML5Translator.visit_image(translator, node)
     if size:
