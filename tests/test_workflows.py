@@ -128,6 +128,7 @@ def test_colab_gets_the_copies_of_the_pages_that_were_published():
 
 def test_the_branch_for_colab_holds_the_newest_copies_and_no_history(tmp_path):
     """The step as it stands, with a repository in this folder for the one on GitHub."""
+    assert all(re.match(r"cd copies$|git ", line) for line in PUSH.splitlines())
     subprocess.run(["git", "init", "--quiet", "--bare", "us/book"], cwd=tmp_path, check=True)
     environment = {
         "PATH": os.environ["PATH"],
