@@ -33,7 +33,6 @@ def add_button(
             "url": link,
             "text": "Colab",
             "tooltip": "Open on Colab",
-            "icon": "_static/images/logo_colab.png",
             "label": "colab",
         }
         context["header_buttons"].insert(0, button)
