@@ -407,6 +407,21 @@ def test_a_choice_may_hold_code_and_formulas_in_its_reason(tmp_path):
     assert questions(tmp_path, cells) == []
 
 
+@pytest.mark.parametrize(
+    ("needs", "numbers"),
+    [("chapter 2b", ["2b"]), ("chapters 1, 4 and 5", ["1", "4", "5"]), ("chapters 1 to 2", "12")],
+)
+def test_a_page_links_to_the_chapters_that_it_needs(tmp_path, needs, numbers):
+    first = FIRST.replace("needs nothing", f"needs {needs}")
+    links = [f"[{number}](0{number}_page.ipynb)" for number in numbers]
+    for number in numbers:
+        (tmp_path / f"0{number}_page.ipynb").touch()
+    assert problems(tmp_path, replaced(0, text(f"{first}\n\nYou need {links}."))) == []
+    assert problems(tmp_path, replaced(0, text(f"{first}\n\nYou need {links[1:]}."))) == [
+        f"needs chapter {numbers[0]} and has no link to it in its first cell"
+    ]
+
+
 def without(*indices):
     return [cell for index, cell in enumerate(chapter()) if index not in indices]
 
@@ -420,7 +435,9 @@ SHAPE_FAULTS = {
         replaced(0, text(FIRST.replace("5 min", "40 min"))),
         "says 40 minutes, but 6 is what its size takes",
     ),
+    "old minutes": (replaced(0, text(FIRST.replace("5 min", "9 min"))), "says 9 minutes, but 6"),
     "wrong words": (replaced(0, text(FIRST.replace("140 w", "2,000 w"))), "says 2,000 words"),
+    "old words": (replaced(0, text(FIRST.replace("140 w", "210 w"))), "says 210 words, but has"),
     "too long": (with_text("word " * 2501), "words (at most 2,500)"),
     "too many cells": (
         [*chapter()[:2], *(code("1") for _ in range(25)), *chapter()[2:]],

@@ -623,10 +623,25 @@ def opening(page: Page) -> Iterator[str]:
         yield "needs a line `*About 40 minutes · 2,300 words · needs ... .*` in its first cell"
         return
     size = main_line(page.notebook)
-    if abs(int(told[1]) - size.minutes) > 5:
+    if abs(int(told[1]) - size.minutes) > 2:
         yield f"says {told[1]} minutes, but {size.minutes:.0f} is what its size takes"
-    if abs(int(told[2].replace(",", "")) - size.words) > 100:
+    if abs(int(told[2].replace(",", "")) - size.words) > 50:
         yield f"says {told[2]} words, but has {size.words:,}"
+
+
+def prerequisites(page: Page) -> Iterator[str]:
+    """What a page needs can be followed from its first cell."""
+    text = page.cells[0].source if page.cells else ""
+    told = re.search(r"^\*About .*\bneeds chapters? ([\w, ]+)", text, re.MULTILINE)
+    if told is None or page.is_assignment:  # no student has a chapter beside it
+        return
+    if several := re.fullmatch(r"(\d+) to (\d+)", told[1]):
+        numbers = [str(n) for n in range(int(several[1]), int(several[2]) + 1)]
+    else:
+        numbers = re.findall(r"\d+[a-z]?", told[1])
+    for number in numbers:
+        if not re.search(rf"\]\(0*{number}_\w+\.ipynb[#)]", text):
+            yield f"needs chapter {number} and has no link to it in its first cell"
 
 
 def budget(page: Page) -> Iterator[str]:
@@ -782,6 +797,7 @@ RULES = [
     questions,
     links,
     opening,
+    prerequisites,
     budget,
     ending,
     exercises,
