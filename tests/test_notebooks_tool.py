@@ -438,6 +438,10 @@ SHAPE_FAULTS = {
     "old minutes": (replaced(0, text(FIRST.replace("5 min", "9 min"))), "says 9 minutes, but 6"),
     "wrong words": (replaced(0, text(FIRST.replace("140 w", "2,000 w"))), "says 2,000 words"),
     "old words": (replaced(0, text(FIRST.replace("140 w", "210 w"))), "says 210 words, but has"),
+    "no way back": (
+        replaced(0, text(FIRST.replace("needs nothing", "needs chapter 2"))),
+        "needs chapter 2 and has no link to it",
+    ),
     "too long": (with_text("word " * 2501), "words (at most 2,500)"),
     "too many cells": (
         [*chapter()[:2], *(code("1") for _ in range(25)), *chapter()[2:]],
