@@ -17,14 +17,14 @@ FIRST = """# 1 · Count the words
 *About 5 minutes · 140 words · needs nothing.*"""
 UNNAMED = "00000000"  # as random as the ids that Jupyter gives
 CAPTION = {
-    "image": {"alt": "A white square with nothing at all on it"},
+    "image": {"alt": "A white square with nothing at all on it, drawn by a test"},
     "figure": {"caption": "The square that this test draws.", "name": "fig-square"},
 }
 
 
-def picture(mode="RGB", colour="white"):
+def picture(mode="RGB", colour="white", width=2):
     file = BytesIO()
-    Image.new(mode, (2, 3), colour).save(file, "PNG")
+    Image.new(mode, (width, 3), colour).save(file, "PNG", dpi=(192, 192))
     return base64.b64encode(file.getvalue()).decode() + "\n"
 
 
@@ -33,7 +33,11 @@ def display(**data):
 
 
 def shows(png):
-    return display(**{"image/png": png, "text/plain": "<Figure size 2x3 with 1 Axes>"})
+    return display(**{"image/png": png, "text/plain": "<IPython.core.display.Image object>"})
+
+
+def numbers(text="| key | weight |\n| --- | --: |\n| cat | 0.5 |"):
+    return display(**{"text/markdown": f"<details>\n\n{text}\n\n</details>"})
 
 
 def prints(text, name="stdout"):
@@ -95,7 +99,7 @@ def chapter():
         code("from mini_attention import cost"),
         text("## A picture\n\nIt shows a square, see [the title](01_words.ipynb#a-picture)."),
         code("assert 2 + 2 == 4"),
-        code("plt.show()", shows(picture()), mystnb=CAPTION),
+        code("plots.show()", shows(picture()), numbers(), mystnb=CAPTION),
         *asking(OTHER, question(), question()),
         text("## Summary\n\n- One.\n- Two.\n- Three."),
         text("## Exercises"),
@@ -212,28 +216,62 @@ def test_each_fault_of_a_code_cell_is_named(tmp_path, cells, message):
     assert any(message in problem for problem in problems(tmp_path, cells))
 
 
+def drawn(source, *outputs, **changes):
+    outputs = outputs or (shows(picture()), numbers())
+    return replaced(4, code(source, *outputs, mystnb=CAPTION | changes))
+
+
 def captioned(**changes):
-    return replaced(4, code("plt.show()", shows(picture()), mystnb=CAPTION | changes))
+    return drawn("plots.show()", **changes)
+
+
+def styled(line):
+    """The chapter with a figure of its own, one line of it as given."""
+    return drawn(f"plots.style()\nfig, ax = plt.subplots()\n{line}\nplots.show()")
 
 
 FIGURE_FAULTS = {
     "no alt": (captioned(image={}), "needs an alt text"),
     "file name as alt": (captioned(image={"alt": "figure"}), "needs an alt text"),
+    "picture as alt": (
+        captioned(image={"alt": "A picture of a square that is white all over"}),
+        "needs an alt text",
+    ),
     "no caption": (captioned(figure={"name": "fig-square"}), "needs a caption"),
     "no name": (captioned(figure={"caption": "A b c d e f."}), "needs a name of its own"),
-    "no metadata": (replaced(4, code("plt.show()", shows(picture()))), "needs an alt text"),
+    "no metadata": (replaced(4, code("plots.show()", shows(picture()))), "needs an alt text"),
     "no figure": (replaced(4, code("1", mystnb=CAPTION)), "has a caption but no figure"),
     "two": (
-        replaced(4, code("plt.show()", shows(picture()), shows(picture()), mystnb=CAPTION)),
+        drawn("plots.show()", shows(picture()), shows(picture()), numbers()),
         "shows 2 figures under one caption",
     ),
     "transparent": (
-        replaced(4, code("plt.show()", shows(picture("RGBA", (0, 0, 0, 0))), mystnb=CAPTION)),
+        drawn("plots.show()", shows(picture("RGBA", (0, 0, 0, 0))), numbers()),
         "transparent figure",
     ),
+    "wide": (
+        drawn("plots.show()", shows(picture(width=1000)), numbers()),
+        "so wide that a phone shows its letters 8.7 pixels high (at least 9)",
+    ),
+    "no table": (drawn("plots.show()", shows(picture())), "no table of the figure's numbers"),
+    "words for a table": (
+        drawn("plots.show()", shows(picture()), numbers("cat: 0.5 | mouse: 0.5")),
+        "no table of the figure's numbers",
+    ),
+    "shown without": (drawn("plt.show()"), "needs to end with `plots.show()`"),
+    "not shown": (drawn("plots.show()\nassert ax"), "needs to end with `plots.show()`"),
+    "no style": (drawn("fig, ax = plt.subplots()\nplots.show()"), "draws before `plots.style()`"),
+    "letters": (styled("ax.legend(fontsize=8)"), "sets fontsize=8: that is the style's"),
+    "stroke": (styled("ax.axhline(1, lw=1)"), "sets lw=1"),
+    "resolution": (styled("fig.set(dpi=300)"), "sets dpi=300"),
+    "colour": (styled("ax.plot(x, color='0.5')"), "sets color='0.5'"),
+    "colour of an edge": (styled("ax.bar(x, y, edgecolor='red')"), "sets edgecolor='red'"),
+    "map": (styled("ax.imshow(x, cmap='jet')"), "sets cmap='jet'"),
+    "letter of a colour": (styled("ax.plot(x, y, 'ko')"), "sets the colour in 'ko'"),
+    "code of a colour": (styled("shade = ['#BBD6E8']"), "names the colour '#BBD6E8'"),
     "unasserted": (replaced(3, code("2 + 2")), "whose numbers no cell beside it asserts"),
     "name twice": (
-        with_code("assert True\nplt.show()", shows(picture()), mystnb=CAPTION),
+        with_code("assert True\nplots.show()", shows(picture()), numbers(), mystnb=CAPTION),
         "needs a name of its own",
     ),
 }
@@ -242,6 +280,25 @@ FIGURE_FAULTS = {
 @pytest.mark.parametrize(("cells", "message"), FIGURE_FAULTS.values(), ids=FIGURE_FAULTS)
 def test_each_fault_of_a_figure_is_named(tmp_path, cells, message):
     assert any(message in problem for problem in problems(tmp_path, cells))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ax.plot(x, y, 's', color='C1', markerfacecolor='white', label='key')",
+        "ax.imshow(x, cmap=plots.COLOUR_MAP, vmin=0, vmax=1)",
+        "ax.axhline(1, **plots.GUIDE)",
+        "ax.bar(x, y, color=[plots.TINTS[0], 'C2'][at])",
+        "ax.plot(x, y, '-.', marker='^', zorder=2)",
+    ],
+)
+def test_a_figure_may_choose_among_what_the_style_offers(tmp_path, line):
+    assert problems(tmp_path, styled(line)) == []
+
+
+def test_a_figure_of_the_greatest_width_has_letters_that_a_phone_shows_large_enough(tmp_path):
+    shown = shows(picture(width=round(192 * 4.8)))
+    assert problems(tmp_path, drawn("plots.show()", shown, numbers())) == []
 
 
 TEXT_FAULTS = {

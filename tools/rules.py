@@ -61,6 +61,12 @@ MIME_TYPES = {"text/plain", "text/markdown", "text/latex", "image/png"}
 
 WIDTH = 79  # characters of code or output: more needs scrolling sideways
 IMPORTS = 5  # in the first code cell
+# A table in Markdown, as `plots.show` stores it below a figure.
+TABLE = re.compile(r"^\|.*\|\n\|( -{2,}:? \|)+$", re.MULTILINE)
+POINTS = 10  # the smallest letters of mini_attention/book.mplstyle
+PIXELS = 96  # an inch, on a wide page
+PHONE = 327  # pixels: what a page 375 wide leaves to a figure
+LETTERS = 9  # pixels, on a phone
 BARE_IDEA = 15  # lines of the last code cell of a chapter
 EXERCISES = (3, 5)
 QUESTIONS, SIBLING_QUESTIONS = 3, 2  # at least so many predictions in the main text
@@ -404,7 +410,7 @@ def figures(page: Page) -> Iterator[str]:
             yield f"{where} has a caption but no figure"
         if not images(cell):
             continue
-        if len(alt.split()) < 5:
+        if len(alt.split()) < 8 or re.match(r"(an? )?(figure|image|picture)\b", alt, re.I):
             yield f"{where} needs an alt text that says what the figure shows"
         if len(caption.split()) < 5 or caption == alt:
             yield f"{where} needs a caption of its own"
@@ -415,14 +421,84 @@ def figures(page: Page) -> Iterator[str]:
             yield f"{where} shows {len(images(cell))} figures under one caption"
         if not all(map(is_opaque, images(cell))):
             yield f"{where} has a transparent figure: unreadable in the dark theme"
+        if (small := min(map(letters_on_a_phone, images(cell)))) < LETTERS:
+            yield (
+                f"{where} has a figure so wide that a phone shows its letters {small:.1f} pixels "
+                f"high (at least {LETTERS}): draw it narrower"
+            )
+        if not any(TABLE.search(text) for text in output_texts(cell)):
+            yield f"{where} shows no table of the figure's numbers: end it with `plots.show()`"
         if not any(has_assert(near) for near in neighbours(page, cell)):
             yield f"{where} shows a figure whose numbers no cell beside it asserts"
 
 
+def picture_of(png: str) -> Image.Image:
+    return Image.open(BytesIO(base64.b64decode(png)))
+
+
 def is_opaque(png: str) -> bool:
-    picture = Image.open(BytesIO(base64.b64decode(png))).convert("RGBA")
-    lowest, _ = picture.getchannel("A").getextrema()
+    lowest, _ = picture_of(png).convert("RGBA").getchannel("A").getextrema()
     return lowest == 255
+
+
+def letters_on_a_phone(png: str) -> float:
+    """The height in pixels of the smallest letters where a phone fits the figure into its page."""
+    picture = picture_of(png)
+    inches = picture.width / float(picture.info.get("dpi", (PIXELS, PIXELS))[0])
+    return POINTS / 72 * min(PHONE / inches, PIXELS)
+
+
+# What belongs to the style: arguments of matplotlib, and how a figure cell may set them.
+SET_BY_STYLE = re.compile(
+    "alpha|dpi|fontfamily|fontsize|fontweight|linestyles?|linewidths?|ls|lw"
+    "|markersize|markeredgewidth|ms"
+)
+COLOUR = re.compile("c|cmap|colou?rs?|.*(edge|face)colou?rs?")
+NAMED = re.compile("C[0-3]|white|none")
+LETTER_OF_A_COLOUR = re.compile(r"[-.:,ov^<>1-4sp*hH+xXDd|]*[bgrcmykw][-.:,ov^<>1-4sp*hH+xXDd|]*")
+DRAWS = re.compile(r"\bplt\.(figure|subplots?|axes|gca)\(")
+
+
+def figure_style(page: Page) -> Iterator[str]:
+    """Every figure has the style of mini_attention/book.mplstyle, and no colour of its own."""
+    styled = False
+    for where, cell in page.code:
+        module = tree(cell)
+        if module is None:
+            continue
+        styled = styled or "plots.style()" in cell.source
+        if DRAWS.search(cell.source) and not styled:
+            yield f"{where} draws before `plots.style()`"
+        if not images(cell):
+            continue
+        if not module.body or not ast.unparse(module.body[-1]).startswith("plots.show("):
+            yield f"{where} needs to end with `plots.show()`, which shows the numbers, too"
+        for node in ast.walk(module):
+            if isinstance(node, ast.Call):
+                yield from (f"{where} sets {what}: that is the style's" for what in by_hand(node))
+            if isinstance(node, ast.Constant) and is_code_of_a_colour(node.value):
+                yield f"{where} names the colour {node.value!r}: take one of `plots`"
+
+
+def is_code_of_a_colour(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch("#[0-9a-fA-F]{3,8}", value) is not None
+
+
+def by_hand(call: ast.Call) -> Iterator[str]:
+    """The arguments of a call that give a figure a look of its own."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    for keyword in call.keywords:
+        argument, value = keyword.arg or "", keyword.value
+        told = value.value if isinstance(value, ast.Constant) else None
+        if SET_BY_STYLE.fullmatch(argument):
+            yield f"{argument}={ast.unparse(value)}"
+        if COLOUR.fullmatch(argument) and told is not None and not NAMED.fullmatch(str(told)):
+            yield f"{argument}={ast.unparse(value)}"
+    if name in {"plot", "loglog", "semilogx", "semilogy", "errorbar"}:
+        for value in call.args:
+            text = value.value if isinstance(value, ast.Constant) else None
+            if isinstance(text, str) and LETTER_OF_A_COLOUR.fullmatch(text):
+                yield f"the colour in {text!r}"
 
 
 def neighbours(page: Page, cell: NotebookNode) -> list[NotebookNode]:
@@ -791,6 +867,7 @@ RULES = [
     source_habits,
     few_imports,
     figures,
+    figure_style,
     plain_markdown,
     formulas,
     folded_answers,
