@@ -1,18 +1,23 @@
 """The figures say what the numbers say, and nothing is drawn in silence."""
 
+import base64
 import io
 import itertools
+import re
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from mini_attention import MultiHeadAttention, causal_mask, plots
+from tools import rules
 
 mpl.use("Agg")
 
@@ -78,7 +83,7 @@ def assert_nothing_is_cut_or_covered(figure):
 def assert_the_bar_lies_centred_below_the_maps(figure):
     *panels, bar = figure.axes
     gap = min(panel.get_tightbbox().y0 for panel in panels) - bar.get_tightbbox().y1
-    assert gap < figure.bbox.height / 40
+    assert 0 < gap / figure.dpi < 0.11  # inches
     maps, bar = [panel.get_window_extent() for panel in panels], bar.get_window_extent()
     ends = min(box.x0 for box in maps), max(box.x1 for box in maps)
     assert bar.x0 + bar.x1 == pytest.approx(sum(ends))
@@ -149,20 +154,25 @@ def test_a_number_stands_in_the_middle_of_its_cell_and_on_white_where_it_is_hatc
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "i", "j", "number", "size"),
+    ("width", "height", "i", "j", "number"),
     [
-        (0.66, 3, 1, 2, ".50", 9),  # the narrowest cell that has a number
-        (3, 0.66, 2, 1, ".50", 9),
-        (0.9, 3, 1, 2, "0.50", 10),  # the narrowest that has a zero before the point
-        (0.64, 3, 1, 2, None, None),
-        (3, 0.64, 2, 1, None, None),
+        (0.66, 3, 1, 2, ".50"),  # the narrowest cell that has a number
+        (3, 0.66, 2, 1, ".50"),
+        (0.9, 3, 1, 2, "0.50"),  # the narrowest that has a zero before the point
+        (0.64, 3, 1, 2, None),
+        (3, 0.64, 2, 1, None),
     ],
 )
-def test_the_room_in_a_cell_decides_how_its_number_is_written(width, height, i, j, number, size):
+def test_the_room_in_a_cell_decides_how_its_number_is_written(width, height, i, j, number):
     ax = plt.figure(figsize=(width, height)).add_axes([0, 0, 1, 1])
     plots.attention_map(np.full((i, j), 0.5), ax=ax)
     written = {(text.get_text(), text.get_fontsize()) for text in ax.texts}
-    assert written == ({(number, size)} if number else set())
+    assert written == ({(number, 10)} if number else set())
+
+
+def test_whole_weights_are_whole_in_narrow_cells_too():
+    figure = plots.attention_maps([[[0.0, 1.0, 0.5, 0.5, 0.5]]] * 2)
+    assert [numbers(figure.axes[1])[0, key] for key in range(3)] == ["0", "1", ".50"]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +258,7 @@ def test_a_hatch_fills_its_cells_to_their_edges_and_has_no_frame():
         assert not patch.get_fill()
         assert patch.get_linewidth() == 0
     colours = [mpl.colors.to_hex(patch.get_edgecolor()) for patch in ax.patches]
-    assert colours == ["#8c8c8c", "#d55e00"]
+    assert colours == ["#8c8c8c", "#c04400"]
 
 
 def test_the_settings_of_a_reader_do_not_turn_or_stretch_a_map():
@@ -358,6 +368,8 @@ TEXT = "what was said " * 4
         ((1, 1), None, None, (1, 1), 3, 0.6 + BELOW + BAR),
         ((5, 5), None, "title", (1, 1), LEFT + 5 * 0.6, TITLE + 5 * 0.6 + BELOW + BAR),
         ((9, 2), None, None, (1, 1), 3, 9 * 0.6 + BELOW + BAR),
+        ((7, 2), LONG, None, (1, 1), LONG_LEFT + 1.2, 7 * 0.6 + LONG_BELOW + BAR),
+        ((40, 2), None, None, (1, 1), 3, 40 * 0.6 + BELOW + BAR),
         ((2, 40), None, None, (1, 1), 4.8, 2 * (4.8 - LEFT) / 40 + BELOW + BAR),
         ((5, 7), LONG, TEXT, (1, 1), 4.8, 2 * TITLE + 5 * (4.8 - LONG_LEFT) / 7 + LONG_BELOW + BAR),
         ((1, 1, 1), None, None, (1, 1), 3, TITLE + 0.6 + BELOW + BAR),
@@ -462,15 +474,37 @@ def test_a_figure_is_opaque_and_leaves_the_session_as_it_was():
     assert dict(mpl.rcParams) == before
 
 
-def test_the_house_style_is_opaque_large_enough_and_tells_lines_apart_twice():
+STYLED = mpl.rc_params_from_file(
+    Path(plots.__file__).with_name("book.mplstyle"), use_default_template=False
+)
+
+
+def test_the_house_style_is_the_file_beside_the_package():
+    plots.style()
+    for key, value in STYLED.items():
+        assert mpl.rcParams[key] == value, key
+
+
+def test_the_house_style_is_opaque_and_has_letters_of_one_font_and_10_points_or_more():
     plots.style()
     assert mpl.rcParams["figure.facecolor"] == mpl.rcParams["savefig.facecolor"] == "white"
-    assert min(value for key, value in plots.STYLE.items() if key.endswith("size")
-               and isinstance(value, int)) >= 9  # fmt: skip
-    _, ax = plt.subplots()
-    lines = [ax.plot([0, 1], [0, k])[0] for k in range(4)]
-    assert len({line.get_color() for line in lines}) == 4
-    assert len({line.get_linestyle() for line in lines}) == 4
+    sizes = [value for key, value in STYLED.items() if re.search(r"(font|label|title)_?size", key)]
+    sizes += [STYLED["font.size"]]
+    assert min(sizes) == rules.POINTS == 10
+    assert (mpl.rcParams["font.family"], mpl.rcParams["font.sans-serif"]) == (
+        ["sans-serif"],
+        ["DejaVu Sans"],
+    )
+
+
+def test_maps_have_the_house_style_whether_it_was_applied_or_not():
+    given = weights(2, 3)
+    bare = plots.attention_map(given).figure
+    plots.style()
+    styled = plots.attention_map(given).figure
+    for figure in (bare, styled):
+        figure.canvas.draw()
+    np.testing.assert_array_equal(styled.canvas.buffer_rgba(), bare.canvas.buffer_rgba())
 
 
 @pytest.mark.parametrize(
@@ -582,6 +616,207 @@ def test_a_mask_of_another_shape_is_an_error(shape):
         plots.attention_map(weights(2, 3), mask=torch.ones(shape, dtype=torch.bool))
 
 
+def displayed(call, *arguments, **options):
+    """What a notebook would get."""
+    published = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("IPython.display.display", published.append)
+        call(*arguments, **options)
+    return published
+
+
+def table(columns=None):
+    """The lines of the tables below the current figure."""
+    _, numbers = displayed(plots.show, columns)
+    first, *lines, last = [line for line in numbers.data.split("\n") if line]
+    assert (first, lines.pop(0), last) == (
+        "<details>",
+        "<summary>The numbers</summary>",
+        "</details>",
+    )
+    return lines
+
+
+def test_a_figure_is_shown_sharp_in_the_size_of_its_inches_and_closed():
+    plots.attention_map(weights(I, J))
+    picture, _ = displayed(plots.show)
+    shown = Image.open(io.BytesIO(picture.data))
+    assert shown.info["dpi"] == pytest.approx((192, 192), abs=0.1)
+    assert shown.width == pytest.approx(2 * picture.width, abs=1)
+    assert shown.width / 192 <= plots.WIDTH
+    assert rules.letters_on_a_phone(base64.b64encode(picture.data)) >= 9
+    assert plt.get_fignums() == []
+
+
+def test_a_picture_shows_what_was_drawn_and_weighs_little():
+    plots.style()
+    figure, (left, right) = plt.subplots(1, 2)
+    left.imshow(weights(I, I).tolist(), cmap=plots.COLOUR_MAP)
+    right.plot(weights(2, 4).tolist())
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    drawn = np.asarray(Image.open(file).convert("RGB")).astype(int)
+    picture, _ = displayed(plots.show)
+    shown = np.asarray(Image.open(io.BytesIO(picture.data)).convert("RGB"))
+    assert (abs(drawn - shown).max(-1) <= 4).mean() > 0.98
+    assert (shown[drawn.min(-1) == 255] == 255).mean() > 0.99
+    assert len(picture.data) < len(file.getvalue()) / 2
+
+
+def test_the_same_figure_has_the_same_bytes():
+    pictures = []
+    for _ in range(2):
+        plots.attention_map([[0.25, 0.75]], keys=["cat", "mouse"])
+        pictures.append(displayed(plots.show)[0].data)
+    assert pictures[0] == pictures[1]
+
+
+def test_the_table_of_a_map_has_its_names_and_what_stands_in_its_cells():
+    plots.attention_map(
+        [[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [torch.nan, 0.5, 0.25]],
+        queries=["who", "what", "why"],
+        keys=["cat", "mouse", "cat"],
+        mask=[[True, True, True], [True, False, True], [True, False, True]],
+    )
+    assert table() == [
+        "| query / key | cat | mouse | cat |",
+        "| --- | --- | --- | --- |",
+        "| who | 0.50 | 0.25 | 0.25 |",
+        "| what | 1 | masked | 0 |",
+        "| why | NaN | 0.50 | 0.25 |",
+    ]
+
+
+def test_each_of_many_maps_has_its_table_with_all_names():
+    plots.attention_maps(
+        [[[1.0, 0.0]], [[0.0, 1.0]], [[0.5, 0.5]]],
+        queries=["who"],
+        keys=["cat", "mouse"],
+        titles=["a", "b", "c"],
+    )
+    lines = table()
+    assert lines[::4] == ["**a**", "**b**", "**c**"]
+    assert {*lines[1::4]} == {"| query / key | cat | mouse |"}
+    assert lines[3::4] == ["| who | 1 | 0 |", "| who | 0 | 1 |", "| who | 0.50 | 0.50 |"]
+
+
+def test_a_map_without_names_or_of_other_numbers_has_positions_and_signs():
+    _, ax = plt.subplots()
+    ax.imshow([[-2.0, 0.125], [1.0, 3.0]])
+    ax.set_yticks([0.5], ["both"])
+    ax.set_xticks([])
+    assert table() == [
+        "|  | 0 | 1 |",
+        "| --- | --- | --- |",
+        "| 0 | −2 | 0.12 |",
+        "| 1 | 1 | 3 |",
+    ]
+
+
+def test_lines_share_a_table_where_they_share_their_points():
+    _, ax = plt.subplots()
+    ax.plot([1, 2], [10, 20], label="$d$ two")
+    ax.plot([1, 2], [0.5, -0.25], label="half")
+    ax.plot([1, 4], [3, 4], label="other")
+    ax.plot([1, 2], [5, 6])  # one without a name
+    ax.axhline(7)
+    ax.set(xlabel="length", ylabel="time")
+    assert table() == [
+        "**time**",
+        "| length | d two | half |",
+        "| --: | --: | --: |",
+        "| 1 | 10 | 0.5 |",
+        "| 2 | 20 | −0.25 |",
+        "**time**",
+        "| length | other |",
+        "| --: | --: |",
+        "| 1 | 3 |",
+        "| 4 | 4 |",
+    ]
+
+
+def test_panels_above_each_other_share_the_name_of_their_axis():
+    _, panels = plt.subplots(2, 1, sharex=True)
+    for ax, name in zip(panels, ["time", "memory"], strict=True):
+        ax.plot([1], [2], label="formula")
+        ax.set_ylabel(name)
+    panels[1].set_xlabel("length")
+    lines = table()
+    assert lines[::4] == ["**time**", "**memory**"]
+    assert lines[1::4] == ["| length | formula |"] * 2
+
+
+@pytest.mark.parametrize(("points", "rows"), [(12, 12), (13, 9), (61, 9)])
+def test_of_many_points_some_are_picked_the_ends_among_them(points, rows):
+    _, ax = plt.subplots()
+    ax.plot(range(points), range(points), label="n")
+    lines = table()
+    if rows < points:
+        assert lines.pop(0) == f"{rows} of {points} points:"
+    told = [int(line.split()[1]) for line in lines[2:]]
+    assert (len(told), told[0], told[-1]) == (rows, 0, points - 1)
+    assert np.ptp(np.diff(told)) <= 1
+
+
+def test_columns_that_are_handed_over_are_the_table():
+    plots.attention_map(weights(2, 3))
+    given = {
+        "key": ["cat", "a|b_c $5"],
+        "weight": torch.tensor([0.5, 0.125]),
+        "moved": np.array([True, False]),
+        "count": (1024, torch.tensor(2)),
+    }
+    assert table(given) == [
+        "| key | weight | moved | count |",
+        "| --- | --: | --: | --: |",
+        "| cat | 0.5 | yes | 1,024 |",
+        r"| a\|b\_c \$5 | 0.125 | no | 2 |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (17179869184, "17,179,869,184"),
+        (1022.4, "1,022"),
+        (99.96, "100"),
+        (2.0, "2"),
+        (0.99999994, "1"),
+        (0.1005, "0.101"),  # although the nearest float is a little less
+        (-0.000123456, "−0.000123"),
+        (0.00001234, "1.23 × 10⁻⁵"),
+        (-5e-300, "−5 × 10⁻³⁰⁰"),
+        (0.0, "0"),
+        (float("nan"), "NaN"),
+        (None, "None"),
+    ],
+)
+def test_a_number_is_written_as_a_reader_wants_to_see_it(value, text):
+    plt.figure()
+    assert table({"x": [value]})[-1] == f"| {text} |"
+
+
+def test_without_a_figure_there_is_nothing_to_show():
+    with pytest.raises(ValueError, match=r"no figure to show: draw one first, in the same cell$"):
+        plots.show()
+
+
+def test_a_picture_without_numbers_to_read_off_asks_for_its_columns():
+    plt.plot([1, 2])
+    with pytest.raises(ValueError, match=r'hand them over, as in show\({"key": words, "weight"'):
+        plots.show()
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [({"a": [1], "b": [1, 2]}, r"got a 1, b 2$"), ({}, "got none$")],
+)
+def test_columns_of_several_lengths_are_an_error(columns, message):
+    plt.figure()
+    with pytest.raises(ValueError, match=f"columns must have one length; {message}"):
+        plots.show(columns)
+
+
 class Bare:
     size = 3
 
@@ -612,12 +847,7 @@ def bare(x):
 
 
 def shown(*objects, **options):
-    """The Markdown that a notebook would get."""
-    published = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("IPython.display.display", published.append)
-        plots.show_source(*objects, **options)
-    (item,) = published
+    (item,) = displayed(plots.show_source, *objects, **options)
     return item.data
 
 
