@@ -115,7 +115,10 @@ def prepare(chapter: Chapter, pages: Path, names: Mapping[str, str]) -> None:
     for link in article.find_all("a", href=True):
         lead(link, chapter, names)
     for image in article.find_all("img"):
-        image["src"] = (pages / f"{chapter.page}.html").parent.joinpath(str(image["src"])).as_uri()
+        file = (pages / chapter.page).parent / str(image["src"])
+        if not file.is_file():
+            raise PrintError(f"{chapter.page}.html shows {file}, which is not there: build anew")
+        image["src"] = file.resolve().as_uri()
         image.attrs.pop("loading", None)
     for folded in article.find_all("details"):
         unfold(folded)

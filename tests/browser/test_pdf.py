@@ -35,12 +35,20 @@ def pages(tmp_path, monkeypatch):
     (tmp_path / "book" / "two.html").write_text(TWO, encoding="utf-8")
     shutil.copytree(pdf.ROOT / "book" / "_static" / "mathjax", tmp_path / "_static" / "mathjax")
     (tmp_path / "_static" / "pygments.css").touch()
+    (tmp_path / "_images").mkdir()
+    shutil.copy(pdf.ROOT / "book" / "_static" / "preview.png", tmp_path / "_images" / "dot.png")
     return tmp_path
 
 
 def test_a_page_that_is_not_built_is_named(pages):
     (pages / "book" / "two.html").unlink()
     with pytest.raises(pdf.PrintError, match=r"two\.html is not there: run `make book` first"):
+        pdf.read(pages)
+
+
+def test_a_figure_that_is_not_there_is_named(pages):
+    (pages / "_images" / "dot.png").unlink()
+    with pytest.raises(pdf.PrintError, match=r"two\.html shows .*dot\.png, which is not there"):
         pdf.read(pages)
 
 
@@ -95,8 +103,6 @@ def test_a_glyph_of_a_radical_is_called_by_its_word():
 
 
 def test_the_pdf_has_text_pages_numbers_links_and_an_outline(pages):
-    (pages / "_images").mkdir()
-    shutil.copy(pdf.ROOT / "book" / "_static" / "preview.png", pages / "_images" / "dot.png")
     target = pages / "_downloads" / pdf.NAME
     assert pdf.make(pages, target) == 4
     reader = pypdf.PdfReader(target)
