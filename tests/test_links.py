@@ -38,7 +38,7 @@ book/api
     "book/01_first": """
 # 1 · First
 
-The opening speaks of a query and of chapter 2, and then of chapter 2 again.
+The opening speaks of a score and of chapter 2, and then of chapter 2 again.
 
 ## Begin with a query
 
