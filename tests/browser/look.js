@@ -55,7 +55,7 @@ window.look = {
         it.closest("article") &&
         /hidden|clip/.test(style.overflowX) &&
         it.clientWidth > 2 && // less has a line of text, or what only a screen reader reads
-        it.scrollWidth > it.clientWidth + 1
+        it.scrollWidth > it.clientWidth + 8 // MathJax's text for screen readers sticks out by 5
       )
         found.push(`${described(it)} is cut off`);
     }
