@@ -139,6 +139,7 @@ AROUND = (
     "book",
     "contributing",
     "lighthouse",
+    "links",
     "mistakes",
     "notebooks_tool",
     "pages",
