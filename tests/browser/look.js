@@ -55,7 +55,7 @@ window.look = {
         it.closest("article") &&
         /hidden|clip/.test(style.overflowX) &&
         it.clientWidth > 2 && // less has a line of text, or what only a screen reader reads
-        it.scrollWidth > it.clientWidth + 8 // MathJax's text for screen readers sticks out by 5
+        widthInside(it) > it.clientWidth + 1
       )
         found.push(`${described(it)} is cut off`);
     }
@@ -135,6 +135,12 @@ function toldTexts() {
 
 function shown(it) {
   return it.checkVisibility({ visibilityProperty: true });
+}
+
+/* Of a formula, its picture: the text for screen readers beside that is wider, and not seen. */
+function widthInside(it) {
+  const picture = it.matches(".math") && it.querySelector("mjx-container > svg");
+  return picture ? picture.getBoundingClientRect().width : it.scrollWidth;
 }
 
 function scrolls(it) {
