@@ -25,7 +25,7 @@ SIMULATOR = Simulator_Brettel1997()
 READERS = {
     "all three cones": lambda rgb: rgb,
     **{
-        f"{kind.name.lower()}anopia": lambda rgb, kind=kind: SIMULATOR.simulate_cvd(rgb, kind, 1.0)
+        f"{kind.name.lower()}opia": lambda rgb, kind=kind: SIMULATOR.simulate_cvd(rgb, kind, 1.0)
         for kind in Deficiency
     },
 }
