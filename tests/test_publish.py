@@ -356,7 +356,8 @@ def test_what_a_platform_has_is_not_replaced_by_what_a_missing_library_would_lik
     fake(offered, "numpy", "2.9")
     fake(offered, "einops", "0.9")
     fake(offered, "matplotlib", "3.10", "numpy>=1.23")
-    fake(offered, "matplotlib", "3.99", "numpy>=2", "torch>=3")
+    fake(offered, "matplotlib", "3.98", "numpy>=2")
+    fake(offered, "matplotlib", "3.99", "torch>=3")
     environment = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(offered)}
     run = functools.partial(
         subprocess.run, env=environment, cwd=wheels / publish.DOWNLOADS, check=True
@@ -419,6 +420,7 @@ def test_pages_offer_copies_and_a_link_to_colab_where_it_leads_somewhere(
     assert (built / "_downloads" / publish.WHEEL).is_file()
     page = (built / "a.html").read_text("utf-8")
     assert ("colab.research.google.com/github/someone/somewhere/" in page) == known
+    assert ("Open on Colab" in page) == known
     assert "colab" not in (built / "index.html").read_text("utf-8")
 
 
