@@ -84,6 +84,7 @@ EXPECTED = {
     "nb_execution_raise_on_error": True,
     "nb_output_stderr": "error",
     "nb_execution_timeout": 300,
+    "nb_render_markdown_format": "gfm",
     "external_toc_exclude_missing": True,
     "html_title": "Attention from the formula up",
     "author": "The mini_attention authors",
