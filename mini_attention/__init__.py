@@ -16,9 +16,11 @@ from .convert import mask_from_torch, mask_to_torch
 from .functional import attention, attention_scores, attention_weights, fused_attention
 from .heads import MultiHeadAttention, SingleHeadAttention
 from .masks import causal_mask, document_mask, padding_mask, window_mask
+from .position import RotaryAttention, rotary_embedding, sinusoidal_positions
 
 __all__ = [
     "MultiHeadAttention",
+    "RotaryAttention",
     "SingleHeadAttention",
     "attention",
     "attention_scores",
@@ -32,5 +34,7 @@ __all__ = [
     "mask_from_torch",
     "mask_to_torch",
     "padding_mask",
+    "rotary_embedding",
+    "sinusoidal_positions",
     "window_mask",
 ]

@@ -5,21 +5,18 @@ Inputs have the axes `b i m` (queries) and `b j m` (keys and values).
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 from einops import rearrange
 from torch import Tensor, nn
 
-from . import convert
-from .contract import Bias, Mask, check_bias, check_like, check_mask, scores_shape, stored
-from .functional import attention_weights, fused_attention
+from . import convert, plug
+from .contract import Bias, Mask, check_like
+from .functional import fused_attention
+from .plug import Attend
 from .rules import Rule
 
 Pairs = TypeVar("Pairs", Tensor | None, Mask | None, Bias | None)
-Attend = Callable[..., Tensor]  # any function with the signature of `attention`
 
 
 class SingleHeadAttention(nn.Module):
@@ -88,7 +85,7 @@ class SingleHeadAttention(nn.Module):
         q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
         output = _attend(self, q, k, v, mask, bias)
         if return_weights:
-            return output, attention_weights(q, k, mask, bias=bias)
+            return output, plug.weights_of(self.attend)(q, k, mask, bias=bias)
         return output
 
 
@@ -169,7 +166,7 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.out_proj(rearrange(heads, "b h i e -> b i (h e)"))
 
         if return_weights:
-            return output, attention_weights(q, k, mask, bias=bias)
+            return output, plug.weights_of(self.attend)(q, k, mask, bias=bias)
         return output
 
     @classmethod
@@ -226,22 +223,8 @@ def _attend(
     mask: Mask | None,
     bias: Bias | None,
 ) -> Tensor:
-    """Call the module's function with what was given and no more, so that a short one will do."""
-    options: dict[str, Bias | float | None] = {}
-    if mask is not None:
-        check_mask(mask, scores_shape(q, k), q.device)
-        mask = mask if _takes_rules(module.attend) else stored(mask, q)
-    if bias is not None:
-        check_bias(bias, scores_shape(q, k), q)
-        options["bias"] = bias if _takes_rules(module.attend) else stored(bias, q)
-    if module.training and module.dropout > 0:
-        if "dropout_p" not in inspect.signature(module.attend).parameters:
-            raise TypeError(
-                f"attend={module.attend} has no keyword dropout_p, which dropout = "
-                f"{module.dropout} needs in training: add one, or set dropout = 0"
-            )
-        options["dropout_p"] = module.dropout
-    return module.attend(q, k, v, mask, **options)
+    dropout_p = module.dropout if module.training else 0.0
+    return plug.call(module.attend, q, k, v, mask, bias=bias, dropout_p=dropout_p)
 
 
 def _sources(
@@ -275,12 +258,6 @@ def _sources(
             f"every key needs a value; got {key.shape[1]} keys and {value.shape[1]} values"
         )
     return query, key, value
-
-
-def _takes_rules(attend: Attend) -> bool:
-    while isinstance(attend, partial):
-        attend = attend.func
-    return getattr(attend, "takes_rules", False)
 
 
 def _per_head(pairs: Pairs) -> Pairs:

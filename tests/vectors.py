@@ -1,7 +1,8 @@
-"""The test vectors of ONNX's operators, and its Attention said with this package's names.
+"""The test vectors of ONNX's operators, and two of them said with this package's names.
 
 Another project made their inputs and their outputs, by an implementation of its own in NumPy.
-Source: the `Attention` operator, opset 25, https://onnx.ai/onnx/operators/onnx__Attention.html.
+Sources: the operators `Attention`, opset 25, https://onnx.ai/onnx/operators/onnx__Attention.html,
+and `RotaryEmbedding`, opset 23, https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html.
 """
 
 import importlib
@@ -25,6 +26,7 @@ from mini_attention import (
     padding_mask,
     window_mask,
 )
+from mini_attention.position import rotate
 from tests.oracles import TOLERANCE
 
 
@@ -73,7 +75,7 @@ def _tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(array)
 
 
-# The adapter. Where ONNX calls a float that is added a mask, here it is a bias.
+# The adapter of Attention. Where ONNX calls a float that is added a mask, here it is a bias.
 
 
 def arguments(vector: Vector) -> dict[str, Any]:
@@ -191,6 +193,24 @@ def positions(vector: Vector) -> Tensor | None:
     own = [F.pad(mask, (0, j - mask.shape[1]), value=True) for mask in own]
     padding = padding_mask(lengths, j)
     return rearrange(own, "b i j -> b 1 i j") & rearrange(padding, "b 1 j -> b 1 1 j")
+
+
+# The adapter of RotaryEmbedding, which is given cosines and sines and asks for no angle.
+
+
+def rotated(vector: Vector) -> Tensor:
+    """The output: the first features rotated, by rows of the caches that positions choose."""
+    given, attributes = vector.inputs, vector.attributes
+    x = split_heads(given["input"], attributes.get("num_heads"))
+    cos, sin = given["cos_cache"], given["sin_cache"]
+    if "position_ids" in given:  # without them the caches are b n d already
+        cos, sin = cos[given["position_ids"]], sin[given["position_ids"]]
+    cos, sin = (rearrange(cache, "b n d -> b 1 n d") for cache in (cos, sin))
+    size = attributes.get("rotary_embedding_dim", 0) or x.shape[-1]
+    pairing = "neighbours" if attributes.get("interleaved", 0) else "halves"
+    turned = rotate(x[..., :size], cos, sin, pairing)
+    result = torch.cat([turned, x[..., size:]], dim=-1)
+    return result if given["input"].ndim == 4 else rearrange(result, "b h n d -> b n (h d)")
 
 
 def assert_is(actual: Tensor, expected: Tensor) -> None:

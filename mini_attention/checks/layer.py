@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from ..functional import attention
-from ..heads import Attend, MultiHeadAttention
+from ..heads import MultiHeadAttention
 from ..mistakes import MISTAKES
+from ..plug import Attend
 from .answer import fork_rng
 from .case import Case, Names, Program, Report, Subject, all_masked
 from .engine import check

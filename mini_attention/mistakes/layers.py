@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from ..contract import Bias, Mask, stored
 from ..functional import attention_weights, fused_attention
-from ..heads import Attend, MultiHeadAttention, _attend, _per_head, _sources
+from ..heads import MultiHeadAttention, _attend, _per_head, _sources
+from ..plug import Attend
 from .catalogue import mistake
 
 LAYER = "MultiHeadAttention"
