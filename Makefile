@@ -15,7 +15,7 @@ TORCH ?= torch
 export PYTHONUTF8 := 1
 
 .PHONY: help book test lint format refresh report student lab clean
-.PHONY: unit package mutation mistakes frameworks nbgrader course processors bench
+.PHONY: unit package mutation mistakes frameworks nbgrader course processors bench experiments
 .PHONY: addresses browser lighthouse screenshots pdf torch newest links page
 
 help:
@@ -51,6 +51,7 @@ help:
 	@echo "make bench              time and memory beside the rivals, in 3 minutes"
 	@echo "make bench FULL=1       all cases, and the book's record of them, in 45 minutes"
 	@echo "make bench THREADS=\"1 2\"  with one thread and with two"
+	@echo "make experiments        small trainings, and the book's records of them, in 4 minutes"
 
 book: $(READY)
 	@$(BIN)/python -m tools.steps book
@@ -116,6 +117,9 @@ nbgrader: .venv-nbgrader/.ready
 bench: .venv/.ready-bench
 	@$(BIN)/python -m benchmarks $(if $(FULL),--full) $(if $(THREADS),--threads $(THREADS))
 	@$(BIN)/python -m benchmarks.imports
+
+experiments: $(READY)
+	@$(BIN)/python -m experiments.positions
 
 lab: $(READY)
 	$(BIN)/jupyter lab book

@@ -133,11 +133,13 @@ TEST = (
 )
 
 
-# Tests of what stands around the package: the book, the tools, the mistakes, the benchmarks.
+# Tests of what stands around the package: the book, the tools, the mistakes, the benchmarks,
+# the experiments.
 AROUND = (
     "benchmarks",
     "book",
     "contributing",
+    "experiments",
     "lighthouse",
     "links",
     "mistakes",

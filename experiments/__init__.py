@@ -1,0 +1,1 @@
+"""Small trainings whose records the chapters show, each made anew by one command."""
