@@ -15,6 +15,7 @@ from colorspacious import cspace_convert, deltaE
 from daltonlens.simulate import Deficiency, Simulator_Brettel1997
 
 from mini_attention import plots
+from tools import rules
 from tools.notebooks import ROOT
 
 mpl.use("Agg")
@@ -143,3 +144,9 @@ def test_the_dark_theme_shows_a_figure_as_it_is():
     css = (ROOT / "book/_static/book.css").read_text(encoding="utf-8")
     rule = re.search(r'html\[data-theme="dark"\] .*?figure img[^{]*\{(.*?)\}', css, re.DOTALL)
     assert "filter: none" in rule[1]
+
+
+def test_letters_on_a_phone_are_reckoned_from_the_smallest_ones_of_the_style():
+    with plt.style.context(plots.STYLE):
+        sizes = [plt.rcParams[key] for key in plt.rcParams if re.search("font.size|labelsize", key)]
+    assert min(size for size in sizes if not isinstance(size, str)) == rules.POINTS

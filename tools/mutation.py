@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.steps import AROUND, BIN, ROOT
+from tools.steps import BIN, ELSEWHERE, ROOT
 
 WORK = ROOT / ".mutation"
 EXPLANATIONS = ROOT / "tools" / "equivalent_mutants.toml"
@@ -55,11 +55,13 @@ def parts() -> dict[str, Part]:
     the cases that the checks ask: asked with another number they are as good, and whether they
     find what they should is what `tools.mistakes` answers.
     """
-    silent = {*AROUND, "package"}  # what they test is not what a line of the package does
-    tests = [path.stem for path in sorted((ROOT / "tests").glob("test_*.py"))]
-    of_checks = [test for test in tests if test.startswith("test_checks")]
-    aside = {"test_plots", *of_checks, *(f"test_{name}" for name in silent)}
-    core = [test for test in tests if test not in aside]
+    # What these test is not what a line of the package does, and needs more than the package.
+    silent = {*ELSEWHERE, "tests/test_package.py"}
+    tests = [f"tests/{path.name}" for path in sorted((ROOT / "tests").glob("test_*.py"))]
+    asked = [test for test in tests if test not in silent]
+    of_checks = [test for test in asked if test.startswith("tests/test_checks")]
+    of_plots = ["tests/test_plots.py"]
+    core = [test for test in asked if test not in (*of_plots, *of_checks)]
     files = [path.name for path in sorted((ROOT / "mini_attention").glob("*.py"))]
     checks = [
         f"mini_attention/checks/{path.name}"
@@ -70,10 +72,10 @@ def parts() -> dict[str, Part]:
         Part(
             "core",
             tuple(f"mini_attention/{name}" for name in files if name != "plots.py"),
-            tuple(f"tests/{test}.py" for test in core),
+            tuple(core),
         ),
-        Part("plots", ("mini_attention/plots.py",), ("tests/test_plots.py",)),
-        Part("checks", tuple(checks), tuple(f"tests/{test}.py" for test in of_checks)),
+        Part("plots", ("mini_attention/plots.py",), tuple(of_plots)),
+        Part("checks", tuple(checks), tuple(of_checks)),
     ]
     return {part.name: part for part in made}
 

@@ -133,23 +133,14 @@ TEST = (
 )
 
 
-# Tests of what stands around the package: the book, the tools, the mistakes, the benchmarks,
-# the experiments.
-AROUND = (
-    "benchmarks",
-    "book",
-    "contributing",
-    "experiments",
-    "lighthouse",
-    "links",
-    "mistakes",
-    "notebooks_tool",
-    "pages",
-    "project",
-    "publish",
-    "workflows",
-)
-ELSEWHERE = (*(f"tests/test_{name}.py" for name in AROUND), "tests/course")
+def around_the_package() -> tuple[str, ...]:
+    """The files of tests that import what stands around the package, and need it to run."""
+    needs = re.compile(r"^(?:from|import) (?:benchmarks|course|experiments|tools)\b", re.MULTILINE)
+    files = sorted((ROOT / "tests").glob("test_*.py"))
+    return tuple(f"tests/{file.name}" for file in files if needs.search(file.read_text("utf-8")))
+
+
+ELSEWHERE = (*around_the_package(), "tests/course")
 PACKAGE = Step(
     "tests",
     pytest(*(f"--ignore={path}" for path in ELSEWHERE)),
