@@ -37,7 +37,7 @@ def sinusoidal_positions(
     """A vector for each position, made of sines and cosines, to be added to the words.
 
         n        number of positions
-        d_model  number of features, even: features 2k and 2k + 1 are a sine and a cosine
+        d_model  number of features, even: 2k is a sine, 2k + 1 its cosine
         base     waves are 2 pi to 2 pi * base positions long
         dtype    torch's default unless given
         table    n m
@@ -114,7 +114,7 @@ def rotary_embedding(
 def angles(positions: Tensor, features: int, base: float) -> Tensor:
     """The angle of each pair at each position, ... n d with d = features / 2.
 
-    In float64 where the device has it: at position 100,000 one of float32 is off by 0.004.
+    In float64 where the device has it: at position 100,000 those of float32 are off by thousandths.
     """
     wide = _widest(positions.device)
     pair = torch.arange(0, features, 2, device=positions.device, dtype=wide)
