@@ -105,7 +105,7 @@ def rotary_embedding(
     if positions is None:
         positions = torch.arange(x.shape[-2], device=x.device)
     _check_positions("positions", positions, x)
-    wide = x.dtype if x.dtype.itemsize > 2 else torch.float32
+    wide = torch.promote_types(x.dtype, torch.float32)
     turns = angles(positions, size, base)
     turned = rotate(x[..., :size].to(wide), turns.cos().to(wide), turns.sin().to(wide), pairing)
     return torch.cat([turned.to(x.dtype), x[..., size:]], dim=-1)
