@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from io import BytesIO
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import ceil, isnan
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
+
+from .shown import STYLE, decimals, png, table, tables_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
     from numpy.typing import ArrayLike, NDArray
-
-    Column = tuple[str, Any]  # a heading and its values
-
-STYLE = "mini_attention.book"  # for matplotlib: the file book.mplstyle of this package
 
 COLOUR_MAP = "Blues"  # one hue from white: its order survives grey print and colour blindness
 SIGNED_MAP = "PuOr_r"  # from -x to x, white at 0; on its middle half black numbers are readable
@@ -38,7 +34,6 @@ GUIDE: dict[str, Any] = {"color": "0.45", "linewidth": 1, "linestyle": "-", "zor
 
 # Inches. The style file says what a phone makes of the width.
 WIDTH = 4.8
-PIXELS = 96  # of a page, an inch
 LARGEST_CELL = 0.6
 NUMBER_CELL = 0.33  # the narrowest cell that holds .25
 LINE = 0.17  # from one label to the next
@@ -46,10 +41,6 @@ LETTER = 0.085
 LONGEST = 24  # letters of a name; what is longer would take the map's place
 GAP = 0.1  # between the maps of one figure
 BAR = 0.65  # the colour bar with its label
-
-ROWS = 12  # of a table; from more points some are picked
-PICKED = 9
-RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def style() -> None:
@@ -191,14 +182,14 @@ def show(columns: Mapping[str, Sequence[object] | Tensor | ArrayLike] | None = N
     if not plt.get_fignums():
         raise ValueError("there is no figure to show: draw one first, in the same cell")
     figure = plt.gcf()
-    tables = list(_tables(figure)) if columns is None else [_table("", list(columns.items()))]
+    tables = list(tables_of(figure)) if columns is None else [table("", list(columns.items()))]
     if not tables:
         raise ValueError(
             "the figure has no map and no labelled lines to read its numbers off: "
             'hand them over, as in show({"key": words, "weight": weights})'
         )
     text = "\n\n".join(["<details>\n<summary>The numbers</summary>", *tables, "</details>"])
-    picture, width = _png(figure)
+    picture, width = png(figure)
     plt.close(figure)
     display(Image(picture, width=width))  # type: ignore[no-untyped-call]
     display(Markdown(text))  # type: ignore[no-untyped-call]
@@ -233,108 +224,6 @@ def _without_docstrings(source: str) -> str:
             last += 1  # the blank line that set it off
         lines[first:last] = [None] * (last - first)
     return "\n".join(line for line in lines if line is not None)
-
-
-def _png(figure: Figure) -> tuple[bytes, int]:
-    """The picture of a figure, a third as heavy as matplotlib makes it, and its width on a page."""
-    import matplotlib.pyplot as plt
-    from PIL import Image
-
-    drawn, packed = BytesIO(), BytesIO()
-    with plt.style.context(STYLE):
-        figure.savefig(drawn, format="png")
-        dots = plt.rcParams["savefig.dpi"]
-    with Image.open(drawn) as picture:
-        few = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-        few.save(packed, "PNG", optimize=True, dpi=(dots, dots))
-    return packed.getvalue(), round(few.width / dots * PIXELS)
-
-
-def _tables(figure: Figure) -> Iterator[str]:
-    """What each panel shows, as tables; a panel that can't be read off has none."""
-    panels = [ax for ax in figure.axes if ax.get_label() != "<colorbar>"]
-    # Panels side by side name an axis once for all.
-    below = next((ax.get_xlabel() for ax in reversed(panels) if ax.get_xlabel()), "")
-    left = next((ax.get_ylabel() for ax in panels if ax.get_ylabel()), "")
-    for ax in panels:
-        for image in ax.images:
-            corner = " / ".join(filter(None, [left, below]))
-            yield _table(ax.get_title(), _cells(ax, image, corner))
-        points: dict[tuple[float, ...], list[Column]] = {}
-        for line in ax.get_lines():
-            if not str(line.get_label()).startswith("_"):
-                data: Any = line.get_data(orig=False)
-                x, y = (tuple(numbers.tolist()) for numbers in data)
-                name = str(line.get_label()).replace("$", "")  # a letter set as a formula
-                points.setdefault(x, [(below, x)]).append((name, y))
-        for lines in points.values():
-            yield _table(ax.get_ylabel(), lines)
-
-
-def _cells(ax: Axes, image: AxesImage, corner: str) -> list[Column]:
-    """A map as columns: the names of its rows, then one column for each of its own."""
-    import numpy as np
-
-    array: Any = image.get_array()
-    rows, names = (
-        axis.get_major_formatter().format_ticks(list(axis.get_majorticklocs()))
-        if len(axis.get_majorticklocs()) == count
-        else [str(position) for position in range(count)]
-        for axis, count in zip((ax.yaxis, ax.xaxis), array.shape, strict=True)
-    )
-    values, hidden = np.ma.getdata(array).T, np.ma.getmaskarray(array).T
-    columns = [
-        ["masked" if gone and not isnan(x) else _decimals(x) for x, gone in zip(*pair, strict=True)]
-        for pair in zip(values, hidden, strict=True)
-    ]
-    return [(corner, rows), *zip(names, columns, strict=True)]
-
-
-def _table(title: str, columns: Sequence[Column]) -> str:
-    """Columns of one length as a table in Markdown."""
-    lists = [
-        [value.item() if hasattr(value, "item") else value for value in values]
-        for _, values in columns
-    ]
-    if len({len(values) for values in lists}) != 1:
-        told = [f"{name} {len(values)}" for (name, _), values in zip(columns, lists, strict=True)]
-        raise ValueError(f"columns must have one length; got {', '.join(told) or 'none'}")
-    rows = list(zip(*lists, strict=True))
-    above = [f"**{_plain(title)}**"] if title else []
-    if len(rows) > ROWS:
-        above.append(f"{PICKED} of {len(rows)} points:")
-        rows = [rows[at * (len(rows) - 1) // (PICKED - 1)] for at in range(PICKED)]
-    sides = ["---" if any(isinstance(x, str) for x in values) else "--:" for values in lists]
-    lines = [[_plain(name) for name, _ in columns], sides, *(map(_entry, row) for row in rows)]
-    return "\n\n".join([*above, "\n".join(f"| {' | '.join(line)} |" for line in lines)])
-
-
-def _entry(value: object) -> str:
-    """One value as a reader wants to see it: whole numbers whole, others in three digits."""
-    import numpy as np
-
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if not isinstance(value, int | float):
-        return _plain(str(value))
-    if isnan(value):
-        return "NaN"
-    if value != round(value):
-        # The last bits differ between processors: they must not decide how a 5 is rounded.
-        value = float(f"{float(f'{value:.6g}'):.3g}") if abs(value) < 100 else round(value)
-    if 0 < abs(value) < 1e-4:
-        digits, _, power = f"{value:.3g}".partition("e")
-        text = f"{digits} × 10{str(int(power)).translate(RAISED)}"
-    elif value != round(value):
-        text = np.format_float_positional(value, trim="-")
-    else:
-        text = f"{value:,.0f}"
-    return text.replace("-", "−")
-
-
-def _plain(text: str) -> str:
-    """Words on one line that Markdown shows as they are."""
-    return re.sub(r"([\\`*_|<~$\[])", r"\\\1", " ".join(text.split()))
 
 
 def _draw(
@@ -390,7 +279,7 @@ def _write_number(
     if hatched and weight == 0:
         return
     hatched = hatched or isnan(weight)
-    text = _decimals(weight)
+    text = decimals(weight)
     ax.text(
         column,
         row,
@@ -400,15 +289,6 @@ def _write_number(
         color="black" if hatched else _readable_on(colormaps[COLOUR_MAP](weight)[:3]),
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if hatched else None,
     )
-
-
-def _decimals(weight: float) -> str:
-    """A number of a map: two decimals, none where it is whole."""
-    if isnan(weight):
-        return "NaN"
-    # 1/8 has to round the same way in every cell, whatever the last bit of the softmax is.
-    text = f"{weight:.0f}" if weight == round(weight) else f"{round(float(weight), 6):.2f}"
-    return text.replace("-", "−")
 
 
 def _readable_on(background: tuple[float, float, float]) -> str:

@@ -791,4 +791,4 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_a_picture_is_not_read_as_text():
     cell = nbformat.from_dict(code("draw()", shows(picture()), prints("drawn")))
-    assert list(rules.output_texts(cell)) == ["<Figure size 2x3 with 1 Axes>", "drawn"]
+    assert list(rules.output_texts(cell)) == ["<IPython.core.display.Image object>", "drawn"]

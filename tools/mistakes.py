@@ -58,6 +58,7 @@ KINDS = {
 LEFT_OUT = (
     "--ignore=mini_attention/mistakes",
     "--ignore=mini_attention/plots.py",
+    "--ignore=mini_attention/shown.py",
     # Compilers take seconds each; that the checks know the collection is no second opinion on it.
     "-k=not compil and not export and not told_its_mistake and not is_a_note",
 )

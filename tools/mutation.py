@@ -62,7 +62,9 @@ def parts() -> dict[str, Part]:
     of_checks = [test for test in asked if test.startswith("tests/test_checks")]
     of_plots = ["tests/test_plots.py"]
     core = [test for test in asked if test not in (*of_plots, *of_checks)]
-    files = [path.name for path in sorted((ROOT / "mini_attention").glob("*.py"))]
+    drawing = ("mini_attention/plots.py", "mini_attention/shown.py")
+    package = sorted((ROOT / "mini_attention").glob("*.py"))
+    files = [f"mini_attention/{path.name}" for path in package]
     checks = [
         f"mini_attention/checks/{path.name}"
         for path in sorted((ROOT / "mini_attention" / "checks").glob("*.py"))
@@ -71,10 +73,10 @@ def parts() -> dict[str, Part]:
     made = [
         Part(
             "core",
-            tuple(f"mini_attention/{name}" for name in files if name != "plots.py"),
+            tuple(file for file in files if file not in drawing),
             tuple(core),
         ),
-        Part("plots", ("mini_attention/plots.py",), tuple(of_plots)),
+        Part("plots", drawing, tuple(of_plots)),
         Part("checks", tuple(checks), tuple(of_checks)),
     ]
     return {part.name: part for part in made}
