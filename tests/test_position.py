@@ -219,6 +219,12 @@ def test_the_pairings_are_the_same_up_to_an_order_of_the_features(features):
     assert (other - one).abs().max() > 0.1
 
 
+def test_halves_are_paired_unless_neighbours_are_asked_for():
+    x = some(N, D)
+    assert torch.equal(rotary_embedding(x), rotary_embedding(x, pairing="halves"))
+    assert not torch.equal(rotary_embedding(x), rotary_embedding(x, pairing="neighbours"))
+
+
 def test_features_that_are_not_rotated_pass_untouched(pairing):
     x = some(H, N, D)
     turned = rotary_embedding(x, pairing=pairing, features=6)
@@ -532,6 +538,12 @@ def test_a_scale_that_partial_fixes_holds_for_the_weights_too(attend):
     output, weights = layer(x, return_weights=True)
     heads = [weights[:, h] @ v for h, v in enumerate(layer.v_proj(x).chunk(H, dim=-1))]
     assert_same(output, layer.out_proj(torch.cat(heads, dim=-1)))
+
+
+def test_a_scale_of_0_is_a_scale_too():
+    tensors = inputs(B, H, d=D)
+    mean = tensors["value"].mean(-2, keepdim=True).expand(B, H, I, E)
+    assert_same(RotaryAttention()(**tensors, scale=0.0), mean)
 
 
 def test_what_the_weights_have_no_use_for_is_left_out():
