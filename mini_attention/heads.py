@@ -85,7 +85,7 @@ class SingleHeadAttention(nn.Module):
         q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
         output = _attend(self, q, k, v, mask, bias)
         if return_weights:
-            return output, plug.weights_of(self.attend)(q, k, mask, bias=bias)
+            return output, _weights(self, q, k, mask, bias)
         return output
 
 
@@ -166,7 +166,7 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.out_proj(rearrange(heads, "b h i e -> b i (h e)"))
 
         if return_weights:
-            return output, plug.weights_of(self.attend)(q, k, mask, bias=bias)
+            return output, _weights(self, q, k, mask, bias)
         return output
 
     @classmethod
@@ -225,6 +225,16 @@ def _attend(
 ) -> Tensor:
     dropout_p = module.dropout if module.training else 0.0
     return plug.call(module.attend, q, k, v, mask, bias=bias, dropout_p=dropout_p)
+
+
+def _weights(
+    module: SingleHeadAttention | MultiHeadAttention,
+    q: Tensor,
+    k: Tensor,
+    mask: Mask | None,
+    bias: Bias | None,
+) -> Tensor:
+    return plug.weights_of(module.attend)(q, k, mask, bias=bias)
 
 
 def _sources(
