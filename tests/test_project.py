@@ -211,16 +211,14 @@ def test_a_step_that_lacks_something_is_skipped_and_says_what(capsys):
     assert capsys.readouterr().out == "try        skipped: no ruler here: buy one\n"
 
 
-def test_the_pages_are_looked_at_when_they_are_built():
-    assert steps.TEST[-2:] == (steps.BOOK, steps.BROWSER)
-    assert steps.BROWSER.command[-2:] == ("--book", "_build/html")
-    assert ROOT / steps.BROWSER_ALONE.command[-1] == stored.PAGES
+def test_the_pages_are_looked_at_where_they_are_built():
+    assert ROOT / steps.BROWSER.command[-1] == stored.PAGES
 
 
 @pytest.mark.parametrize("command", [steps.run_browser, steps.run_screenshots])
 def test_who_asks_for_a_browser_and_has_none_is_told(monkeypatch, capsys, command):
     lacking = lambda: "no browser"
-    monkeypatch.setattr(steps, "BROWSER_ALONE", steps.Step("try", (), "", lacking=lacking))
+    monkeypatch.setattr(steps, "BROWSER", steps.Step("try", (), "", lacking=lacking))
     monkeypatch.setattr(steps, "SCREENSHOTS", steps.Step("try", (), "", lacking=lacking))
     assert command() == 1
     assert capsys.readouterr().err == "no browser\n"

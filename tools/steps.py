@@ -85,20 +85,7 @@ BOOK = Step(
     (str(BIN / "jupyter-book"), "build", ".", "--all", "-q", "-W", "-n", "--keep-going"),
     "mend what the lines above name: the strict build lets no warning pass",
 )
-BROWSER = Step(
-    "browser",
-    module(
-        "pytest",
-        "-q",
-        "tests/browser",
-        *("-n", WORKERS, "--dist", "loadgroup"),  # one worker looks at a page from all sides
-        *("--book", "_build/html"),
-    ),
-    "`make browser` does this alone; `make screenshots` shows the pages",
-    is_pytest=True,
-    lacking=browser.lacking,
-)
-# The fast ones first, the pages when they are built.
+# The fast ones first.
 TEST = (
     Step(
         "style",
@@ -129,7 +116,6 @@ TEST = (
         is_pytest=True,
     ),
     BOOK,
-    BROWSER,
 )
 
 
@@ -166,7 +152,19 @@ CLASS = Step(
 
 
 STORED = Step("pages", module("tools.stored"), BOOK.remedy)
-BROWSER_ALONE = replace(BROWSER, command=(*BROWSER.command[:-1], "_build/stored/html"))
+BROWSER = Step(
+    "browser",
+    module(
+        "pytest",
+        "-q",
+        "tests/browser",
+        *("-n", WORKERS, "--dist", "loadgroup"),  # one worker looks at a page from all sides
+        *("--book", "_build/stored/html"),
+    ),
+    "look at the page that it names; `make screenshots` shows them all",
+    is_pytest=True,
+    lacking=browser.lacking,
+)
 SCREENSHOTS = Step(
     "pictures",
     module("tests.browser.screenshots"),
@@ -278,7 +276,7 @@ def run_with_pages(step: Step) -> int:
 
 
 def run_browser() -> int:
-    return run_with_pages(BROWSER_ALONE)
+    return run_with_pages(BROWSER)
 
 
 def run_screenshots() -> int:
