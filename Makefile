@@ -63,7 +63,7 @@ browser: .venv/.ready-browser
 	@$(BIN)/python -m tools.steps browser
 
 addresses: $(READY)
-	@$(BIN)/python -m tools.addresses
+	@$(BIN)/python -m tools.permalinks
 
 lighthouse: $(READY)
 	@$(BIN)/python -m tools.lighthouse

@@ -28,7 +28,7 @@ from PIL import Image
 from sphinx.errors import ConfigError
 
 from mini_attention import attention_weights
-from tools import addresses, notebooks
+from tools import notebooks, permalinks
 from tools.sphinx_pages import docstrings, heads, icons
 
 ROOT = notebooks.ROOT
@@ -317,19 +317,19 @@ def test_a_lost_reader_gets_a_search_and_every_chapter(soup):
 
 @pytest.mark.slow
 def test_no_address_of_the_book_leads_nowhere(built):
-    assert addresses.lost(addresses.listed(), built) == [], (
+    assert permalinks.lost(permalinks.listed(), built) == [], (
         "others may link to these: give each its new address in book/moved.toml"
     )
 
 
 @pytest.mark.slow
 def test_every_page_is_in_the_list_of_addresses(built):
-    pages = {address for address in addresses.of(built) if "#" not in address}
-    assert pages - set(addresses.listed()) == set(), "`make book addresses` adds them"
+    pages = {address for address in permalinks.of(built) if "#" not in address}
+    assert pages - set(permalinks.listed()) == set(), "`make book addresses` adds them"
 
 
 def test_the_list_of_addresses_is_sorted_and_has_none_twice():
-    listed = addresses.listed()
+    listed = permalinks.listed()
     assert listed == sorted(set(listed))
     assert len(listed) > 400
 
@@ -405,7 +405,7 @@ def test_an_old_anchor_is_one_of_the_section_that_it_is_now(alone):
     (section,) = page.select("section#now")
     assert section.select_one("#then")
     listed = ["two.html#then", "two.html#now", "two.html", "old.html", "two.html#never", "no.html"]
-    assert addresses.lost(listed, alone) == ["two.html#never", "no.html"]
+    assert permalinks.lost(listed, alone) == ["two.html#never", "no.html"]
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """The addresses of the book that others may link to: pages, sections, figures, names of the API.
 
-    python -m tools.addresses     add those of the built book to tests/addresses.txt
+    python -m tools.permalinks     add those of the built book to tests/addresses.txt
 
 A test holds every address in the list to lead somewhere for good; this command never takes one out.
 """
