@@ -404,6 +404,7 @@ def test_another_version_of_the_grader_makes_other_results(sheet, tmp_path, monk
     assert states_of(found, sheet, PLAN) != before
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("at_once")
 def test_a_run_that_is_killed_goes_on_where_it_was(class_of, sheet, folder, tmp_path):
     """After the second submission: the grader, its helper and the students' processes end."""
@@ -423,7 +424,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(class_of, sheet, folder, tmp_
 
 
 @pytest.mark.usefixtures("at_once")
-def test_what_is_graded_is_reported_when_the_run_is_stopped(class_of, sheet, tmp_path):
+def test_a_run_that_is_stopped_reports_what_is_graded_and_goes_on_there(class_of, sheet, tmp_path):
     def stop(done, total, line):
         if line:
             raise KeyboardInterrupt
@@ -433,6 +434,10 @@ def test_what_is_graded_is_reported_when_the_run_is_stopped(class_of, sheet, tmp
     tables, _ = outcome_of(tmp_path / "out")
     assert "s01" in tables[0]
     assert "s03" not in tables[0]
+    kept = stamps(tmp_path / "out")
+    grade_folder(class_of, sheet, tmp_path / "out", resume=True)
+    assert kept.items() <= stamps(tmp_path / "out").items()
+    assert "s03" in outcome_of(tmp_path / "out")[0][0]
 
 
 @pytest.mark.parametrize(
