@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 from io import BytesIO
-from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urljoin, urlsplit
 from xml.etree import ElementTree as ET
 
@@ -29,7 +29,7 @@ from sphinx.errors import ConfigError
 
 from mini_attention import attention_weights
 from tools import notebooks, permalinks
-from tools.sphinx_pages import docstrings, heads, icons
+from tools.sphinx_pages import docstrings, heads, icons, moved
 
 ROOT = notebooks.ROOT
 URL = "https://example.org/attention/"
@@ -52,24 +52,24 @@ def built(tmp_path_factory, worker_id):
     shared = tmp_path_factory.getbasetemp()
     if worker_id != "master":
         shared = shared.parent
-    html = shared / "book" / "_build" / "html"
+    html = shared / "book"
     with FileLock(shared / "book.lock", timeout=1200):
         if not html.exists():
-            build(shared / "book")
+            build(html)
     return html
 
 
+def outside_of_workflows():
+    """An environment in which neither the pages nor the repository have an address."""
+    known = {"BOOK_URL", "GITHUB_REPOSITORY"}
+    return {name: os.environ[name] for name in os.environ.keys() - known} | {"NO_COLOR": "1"}
+
+
 def build(folder):
-    folder.mkdir()
-    settings = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))
-    settings["execute"]["execute_notebooks"] = "off"
-    (folder / "_config.yml").write_text(yaml.safe_dump(settings), "utf-8")
-    tool = Path(sys.executable).with_name("jupyter-book")
-    command = [tool, "build", ".", "--config", folder / "_config.yml", "--path-output", folder]
     done = subprocess.run(
-        [*command, "-q", "-W", "-n", "--keep-going"],
+        [sys.executable, "-m", "tools.stored", folder],
         cwd=ROOT,
-        env={**os.environ, "BOOK_URL": URL, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+        env={**outside_of_workflows(), "BOOK_URL": URL},
         capture_output=True,
         text=True,
         check=False,
@@ -80,14 +80,7 @@ def build(folder):
 @pytest.fixture(scope="session")
 def soup(built):
     """soup(name) is a page of the book, read once."""
-    read = {}
-
-    def parsed(name):
-        if name not in read:
-            read[name] = BeautifulSoup((built / name).read_text("utf-8"), "html.parser")
-        return read[name]
-
-    return parsed
+    return lambda name: permalinks.parsed(built / name)
 
 
 def own_path(name, address):
@@ -353,17 +346,16 @@ MOVED = """
 """
 
 
-def build_two_pages(source, moved):
+def build_two_pages(source, moves):
     (source / "book").mkdir()
-    (source / "book" / "moved.toml").write_text(moved, "utf-8")
+    (source / moved.LIST).write_text(moves, "utf-8")
     names = ["myst_parser", "sphinx.ext.autodoc", "sphinx_book_theme", "tools.sphinx_pages"]
     static = f"html_static_path = [{str(ROOT / 'book' / '_static')!r}]"
     theme = 'html_theme = "sphinx_book_theme"'
     (source / "conf.py").write_text(f"extensions = {names}\n{static}\n{theme}\n", "utf-8")
     (source / "index.md").write_text(f"# One\n\n{LONG}.\n\n```{{toctree}}\ntwo\n```\n", "utf-8")
     (source / "two.md").write_text("# Two\n\nText.\n\n## Now\n\nMore.\n", "utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    environment.pop("BOOK_URL", None)
+    environment = {**outside_of_workflows(), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "sphinx", "-q", "-W", source, source / "built"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
@@ -382,6 +374,12 @@ def test_without_its_address_the_book_is_taken_to_lie_at_the_root(alone):
     page = BeautifulSoup((alone / "404.html").read_text("utf-8"), "html.parser")
     assert page.article.form["action"] == "/search.html"
     assert [tag["href"] for tag in page.article.select("li a")] == ["/index.html", "/two.html"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_where_the_repository_is_unknown_too_a_page_offers_no_colab(soup, name):
+    assert soup(name).select('a[href*="colab.research"], a[title*="Colab"]') == []
 
 
 # What has moved
@@ -408,9 +406,8 @@ def test_an_old_anchor_is_one_of_the_section_that_it_is_now(alone):
     assert permalinks.lost(listed, alone) == ["two.html#never", "no.html"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("moved", "message"),
+    ("line", "message"),
     [
         ('"old.html" = "three.html"', "old.html has moved to three.html, which is no page"),
         ('"two.html" = "index.html"', "two.html is a page, so it has not moved"),
@@ -419,10 +416,19 @@ def test_an_old_anchor_is_one_of_the_section_that_it_is_now(alone):
     ],
     ids=["no page", "no move", "no section", "another page"],
 )
-def test_a_move_that_leads_nowhere_fails_the_build(tmp_path, moved, message):
-    done = build_two_pages(tmp_path, moved)
+def test_a_move_that_leads_nowhere_is_an_error(tmp_path, line, message):
+    (tmp_path / "book").mkdir()
+    (tmp_path / moved.LIST).write_text(line, "utf-8")
+    env = SimpleNamespace(all_docs={"index": 0, "two": 0})
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        moved.add_anchors(SimpleNamespace(srcdir=tmp_path, env=env), document(LONG), "two")
+
+
+@pytest.mark.slow
+def test_a_move_that_leads_nowhere_fails_the_build(tmp_path):
+    done = build_two_pages(tmp_path, '"two.html#then" = "two.html#never"')
     assert done.returncode != 0
-    assert message in " ".join(done.stderr.split())
+    assert "two.html#never, which is no section" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("text", ["example.org/book", "ftp://example.org", "https:///book"])

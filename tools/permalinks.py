@@ -7,6 +7,7 @@ A test holds every address in the list to lead somewhere for good; this command 
 
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from bs4 import BeautifulSoup
@@ -16,9 +17,10 @@ HTML = ROOT / "_build" / "html"
 LIST = ROOT / "tests" / "addresses.txt"
 
 
-def anchors(page: str) -> set[str]:
-    """Every anchor that an address can end in."""
-    return {str(tag["id"]) for tag in BeautifulSoup(page, "html.parser").select("article [id]")}
+@cache
+def parsed(path: Path) -> BeautifulSoup:
+    """A page that does not change any more, read once."""
+    return BeautifulSoup(path.read_text("utf-8"), "html.parser")
 
 
 def of(html: Path) -> set[str]:
@@ -26,21 +28,22 @@ def of(html: Path) -> set[str]:
     found = {"index.html"}
     for path in (html / "book").rglob("*.html"):
         page = path.relative_to(html).as_posix()
-        soup = BeautifulSoup(path.read_text("utf-8"), "html.parser")
-        named = soup.select("article section[id], article figure[id], article dt[id]")
+        named = parsed(path).select("article section[id], article figure[id], article dt[id]")
         found |= {page, *(f"{page}#{tag['id']}" for tag in named)}
     return found
 
 
 def lost(listed: Iterable[str], html: Path) -> list[str]:
-    """Those addresses that lead nowhere in a built book."""
+    """Those addresses that lead nowhere in a built book. Every anchor of a page will do."""
     known: dict[str, set[str]] = {}
     result = []
     for address in listed:
         page, _, anchor = address.partition("#")
         if page not in known:
-            path = html / page
-            known[page] = {"", *anchors(path.read_text("utf-8"))} if path.is_file() else set()
+            path, known[page] = html / page, set()
+            if path.is_file():
+                tags = parsed(path).select("article [id]")
+                known[page] = {"", *(str(tag["id"]) for tag in tags)}
         if anchor not in known[page]:
             result.append(address)
     return result
