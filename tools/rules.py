@@ -86,6 +86,7 @@ class Size:
 
 CHAPTER_BUDGET = Size(words=2500, cells=25, figures=4)
 SIBLING_BUDGET = Size(words=1500, cells=15, figures=3)
+ROOM_BUDGET = Size(words=1500, cells=30, figures=3)  # of the museum, with a cell for each exhibit
 MAX_MINUTES = 45
 ASSIGNMENT_BUDGET = Size(words=2500, cells=40, figures=3)
 ASSIGNMENT_MINUTES = (60, 120)  # of work, as its questions tell
@@ -122,6 +123,10 @@ class Page:
     @property
     def is_sibling(self) -> bool:
         return re.match(r"\d\d[a-z]_", self.path.name) is not None
+
+    @property
+    def is_room(self) -> bool:
+        return self.path.name.startswith("museum_")
 
     @property
     def is_assignment(self) -> bool:
@@ -724,6 +729,8 @@ def budget(page: Page) -> Iterator[str]:
     size, limit = main_line(page.notebook), SIBLING_BUDGET
     if page.is_chapter:
         limit = CHAPTER_BUDGET
+    if page.is_room:
+        limit = ROOM_BUDGET
     if page.is_assignment:
         limit = ASSIGNMENT_BUDGET
     for what in ("words", "cells", "figures"):
