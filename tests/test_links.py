@@ -86,6 +86,10 @@ a &= b \\\\
 
 Equation 1.2 and section 1.1 stand above, section 2.1 elsewhere.
 
+```{eval-rst}
+As cells print it: `to there <02_second.ipynb#one>`__, `elsewhere <https://example.org/a.ipynb>`__.
+```
+
 ## Summary
 
 ## Exercises
@@ -340,6 +344,15 @@ def test_search_finds_what_the_package_offers_in_the_reference_alone(findable):
     assert "causal_mask(n)" not in findable
 
 
+# Outputs
+
+
+def test_a_link_to_a_notebook_as_a_cell_prints_it_leads_to_its_page(first):
+    shown = {link.text: link["href"] for link in first.select("a.reference")}
+    assert shown["to there"] == "02_second.html#one"
+    assert shown["elsewhere"] == "https://example.org/a.ipynb"
+
+
 # What is wrong is said
 
 
@@ -348,6 +361,10 @@ WRONG = {
     "a chapter": ("See chapter 7.", "there is no chapter 7"),
     "an exercise of the chapter": ("See exercise 3.", "there is no exercise 1.3"),
     "a link": ("See [section 4.1](02_second.md).", "there is no section 4.1"),
+    "a notebook": (
+        "```{eval-rst}\n`See <03_third.ipynb>`__\n```",
+        "there is no page for 03_third.ipynb",
+    ),
     "an equation out of order": ("$$a \\tag{1.4}$$", "equation 1.4 should be number 1.3"),
 }
 

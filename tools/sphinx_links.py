@@ -14,8 +14,12 @@ the term means. On the page that introduces a term its bold definition counts as
 
 Names. The first use of each name of the package leads to the API reference, as do the names that a
 cell imports, and each entry there leads back to the pages that use it.
+
+Outputs. A link that a cell prints names a notebook, as JupyterLab wants it; here it leads to the
+notebook's page, and to one that is no page of the book it is a warning.
 """
 
+import posixpath
 import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -423,6 +427,25 @@ def references(text: str, label: str | None) -> Iterator[tuple[int, int, tuple[s
             yield begin if number.start() == 0 else numbers[0] + number.start(), end, (kind, key)
 
 
+class OutputLinks(SphinxPostTransform):
+    """Lead the links in what cells print to pages: MyST does so for those in Markdown cells."""
+
+    default_priority = 490  # before numbers and terms look at where a link leads
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        page = self.env.docname
+        for link in self.document.findall(nodes.reference):
+            path, mark, anchor = link.get("refuri", "").partition("#")
+            if not path.endswith(".ipynb") or "://" in path:
+                continue
+            to = posixpath.normpath(posixpath.join(posixpath.dirname(page), path[: -len(".ipynb")]))
+            if to in self.env.found_docs:
+                link["refuri"] = self.app.builder.get_relative_uri(page, to) + mark + anchor
+            else:
+                logger.warning("there is no page for %s", path, location=link.parent)
+
+
 class Links(SphinxPostTransform):
     """Turn references, terms and names into links."""
 
@@ -613,6 +636,7 @@ def link_imports(
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_domain(Book)
     app.add_transform(Number)
+    app.add_post_transform(OutputLinks)
     app.add_post_transform(Links)
     app.add_css_file("links.css")
     app.connect("env-get-updated", give_numbers, priority=900)  # Sphinx has counted by then
