@@ -76,6 +76,7 @@ def test_contributors_are_told_the_limits_that_the_rules_hold():
         "exercises": [*rules.EXERCISES, 1, rules.EXERCISES[1]],
     }
     assert f"at most {rules.WIDTH} characters" in CONTRIBUTING
+    assert f"may have {rules.ROOM_BUDGET.cells} code cells" in CONTRIBUTING
 
 
 # make page
