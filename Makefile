@@ -51,7 +51,7 @@ help:
 	@echo "make bench              time and memory beside the rivals, in 3 minutes"
 	@echo "make bench FULL=1       all cases, and the book's record of them, in 45 minutes"
 	@echo "make bench THREADS=\"1 2\"  with one thread and with two"
-	@echo "make experiments        small trainings, and the book's records of them, in 4 minutes"
+	@echo "make experiments        small trainings, and the book's records of them, in 20 minutes"
 
 book: $(READY)
 	@$(BIN)/python -m tools.steps book
@@ -117,6 +117,7 @@ bench: .venv/.ready-bench
 
 experiments: $(READY)
 	@$(BIN)/python -m experiments.positions
+	@$(BIN)/python -m experiments.dates
 
 lab: $(READY)
 	$(BIN)/jupyter lab book
