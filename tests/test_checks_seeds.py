@@ -34,8 +34,8 @@ from tests.failures import failure_of
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(1, 37)
-FEW = range(1, 7)  # for each of so many wrong programs; more have been tried
+SEEDS = [range(1, 10), pytest.param(range(10, 37), marks=pytest.mark.full)]
+FEW = [range(1, 4), pytest.param(range(4, 10), marks=pytest.mark.full)]  # of each wrong program
 BUILDERS = {f.__name__: f for f in (causal_mask, window_mask, padding_mask, document_mask)}
 # What a function's mistake is worth beside the formula: a note.
 NOTED = {"mask lands on heads", "junk gets through", "half summed in half"}
@@ -70,9 +70,10 @@ RIGHT = {
 }
 
 
+@pytest.mark.parametrize("seeds", SEEDS, ids=str)
 @pytest.mark.parametrize("right", RIGHT.values(), ids=RIGHT)
-def test_a_right_program_passes_for_every_seed(right):
-    for seed in SEEDS:
+def test_a_right_program_passes_for_every_seed(right, seeds):
+    for seed in seeds:
         right(seed)
 
 
@@ -84,23 +85,26 @@ UNSEEN_IN_LAYERS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("seeds", FEW, ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_wrong_function_fails_for_every_seed(name):
-    for seed in FEW:
+def test_a_wrong_function_fails_for_every_seed(name, seeds):
+    for seed in seeds:
         failure_of(check_attention, MISTAKES[name].programs["attention"], seed=seed)
 
 
+@pytest.mark.parametrize("seeds", FEW, ids=str)
 @pytest.mark.parametrize("name", [n for n in FUNCTIONS if n not in UNSEEN_IN_LAYERS])
-def test_a_head_with_a_wrong_function_fails_for_every_seed(name):
+def test_a_head_with_a_wrong_function_fails_for_every_seed(name, seeds):
     head = heads_of(name)
-    for seed in FEW:
+    for seed in seeds:
         failure_of(check_single_head, head, seed=seed)
 
 
+@pytest.mark.parametrize("seeds", FEW, ids=str)
 @pytest.mark.parametrize("name", HEADS)
-def test_a_wrong_head_fails_for_every_seed(name):
+def test_a_wrong_head_fails_for_every_seed(name, seeds):
     head = HEADS[name](5, 3)
-    for seed in FEW:
+    for seed in seeds:
         failure_of(check_single_head, head, seed=seed)
 
 
@@ -115,13 +119,15 @@ LAYERS = [
 ]
 
 
+@pytest.mark.parametrize("seeds", FEW, ids=str)
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_wrong_layer_fails_for_every_seed(name):
+def test_a_wrong_layer_fails_for_every_seed(name, seeds):
     layer = layer_of(name)
-    for seed in FEW:
+    for seed in seeds:
         failure_of(check_multi_head, layer, seed=seed)
 
 
+@pytest.mark.parametrize("seeds", FEW, ids=str)
 @pytest.mark.parametrize(
     ("check", "public", "name"),
     [
@@ -131,16 +137,17 @@ def test_a_wrong_layer_fails_for_every_seed(name):
         if public in mistake.programs
     ],
 )
-def test_wrong_blocks_and_merges_fail_for_every_seed(check, public, name):
-    for seed in FEW:
+def test_wrong_blocks_and_merges_fail_for_every_seed(check, public, name, seeds):
+    for seed in seeds:
         failure_of(check, RUNNING[name].programs[public], seed=seed)
 
 
+@pytest.mark.parametrize("seeds", FEW, ids=str)
 @pytest.mark.parametrize(
     ("name", "builder"), [(n, b) for n, m in MISTAKES.items() for b in BUILDERS if b in m.programs]
 )
-def test_a_wrong_builder_fails_for_every_seed(name, builder):
-    for seed in FEW:
+def test_a_wrong_builder_fails_for_every_seed(name, builder, seeds):
+    for seed in seeds:
         failure_of(check_mask, MISTAKES[name].programs[builder], BUILDERS[builder], seed=seed)
 
 

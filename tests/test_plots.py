@@ -33,6 +33,10 @@ def _close():
     plt.close("all")
 
 
+def full(*values):
+    return pytest.param(*values, marks=pytest.mark.full)
+
+
 def weights(*shape):
     return torch.randn(*shape, dtype=torch.float64).softmax(-1)
 
@@ -325,7 +329,7 @@ def test_the_first_map_of_a_row_names_the_queries_and_the_last_of_a_column_the_k
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [(1, 5, 5), (4, 5, 7), (7, 2, 40)])
+@pytest.mark.parametrize("shape", [(1, 5, 5), (4, 5, 7), full((7, 2, 40))])
 def test_figures_fit_a_phone_with_letters_of_9_points_or_more(shape):
     tokens = [f"internationalise {position}" for position in range(max(shape))]
     for queries, keys in ((None, None), (tokens[: shape[1]], tokens[: shape[2]])):
@@ -365,16 +369,16 @@ TEXT = "what was said " * 4
     [
         ((1, 1), None, None, (1, 1), 3, 0.6 + BELOW + BAR),
         ((5, 5), None, "title", (1, 1), LEFT + 5 * 0.6, TITLE + 5 * 0.6 + BELOW + BAR),
-        ((9, 2), None, None, (1, 1), 3, 9 * 0.6 + BELOW + BAR),
+        full((9, 2), None, None, (1, 1), 3, 9 * 0.6 + BELOW + BAR),
         ((7, 2), LONG, None, (1, 1), LONG_LEFT + 1.2, 7 * 0.6 + LONG_BELOW + BAR),
-        ((40, 2), None, None, (1, 1), 3, 40 * 0.6 + BELOW + BAR),
+        full((40, 2), None, None, (1, 1), 3, 40 * 0.6 + BELOW + BAR),
         ((2, 40), None, None, (1, 1), 4.8, 2 * (4.8 - LEFT) / 40 + BELOW + BAR),
         ((5, 7), LONG, TEXT, (1, 1), 4.8, 2 * TITLE + 5 * (4.8 - LONG_LEFT) / 7 + LONG_BELOW + BAR),
-        ((1, 1, 1), None, None, (1, 1), 3, TITLE + 0.6 + BELOW + BAR),
+        full((1, 1, 1), None, None, (1, 1), 3, TITLE + 0.6 + BELOW + BAR),
         ((2, 5, 5), None, TEXT, (1, 2), 4.8, 3 * TITLE + (4.6 - LEFT) / 2 + BELOW + BAR),
         ((3, 5, 5), None, None, (2, 2), 4.8, 2 * TITLE + (4.6 - LEFT) + 2 * BELOW + BAR),
-        ((4, 5, 20), None, None, (2, 2), 4.8, 2 * TITLE + (4.6 - LEFT) / 4 + BELOW + BAR),
-        ((7, 2, 2), None, None, (3, 3), LEFT + 3 * 1.3, 3 * (TITLE + 1.2) + 2 * BELOW + BAR),
+        full((4, 5, 20), None, None, (2, 2), 4.8, 2 * TITLE + (4.6 - LEFT) / 4 + BELOW + BAR),
+        full((7, 2, 2), None, None, (3, 3), LEFT + 3 * 1.3, 3 * (TITLE + 1.2) + 2 * BELOW + BAR),
         ((3, 5, 4), LONG, TEXT, (2, 2), 4.8, 12 * TITLE + 5 / 4 * MAP + 2 * LONG_BELOW + BAR),
     ],
 )

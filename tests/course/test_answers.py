@@ -12,7 +12,7 @@ EVERY = pytest.mark.parametrize("of", ASSIGNMENTS.values(), ids=lambda of: f"a{o
 # Its steps are the wrong programs that are caught, and share the points among them.
 SHARED = {"write-the-test"}
 QUICK = 2  # wrong answers of a question that are tried even when there is little time
-FEW = 3  # styles of right answers, likewise
+FEW = 2  # styles of right answers, likewise
 
 
 def right_answers():

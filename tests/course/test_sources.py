@@ -299,7 +299,13 @@ def test_the_students_notebooks_are_what_the_command_makes(capsys):
     assert sources.write_students(check=True) == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=pytest.mark.full if number else [])
+        for number, path in enumerate(SOURCES)
+    ],
+)
 def test_a_students_notebook_begins_with_every_part_failing_in_a_friendly_way(path, tmp_path):
     notebook = run(sources.student_notebook(sources.read(path)), tmp_path)
     for cell in notebook.cells:
