@@ -15,7 +15,7 @@ TORCH ?= torch
 export PYTHONUTF8 := 1
 
 .PHONY: help book test lint format refresh report student lab clean
-.PHONY: unit package mutation mistakes frameworks nbgrader course processors bench experiments
+.PHONY: unit package full mutation mistakes frameworks nbgrader course processors bench experiments
 .PHONY: addresses browser lighthouse screenshots pdf torch newest links page
 
 help:
@@ -43,6 +43,7 @@ help:
 	@echo "make course      grade hundreds of answers to the assignments, and a class of a hundred"
 	@echo "make nbgrader    release, grade and export every assignment with nbgrader itself"
 	@echo "make processors  tests and notebooks as on older processors, with one thread and two"
+	@echo "make full        the tests that there is no time for on every change"
 	@echo "make package     the tests of the package alone, with whichever torch is in .venv"
 	@echo "make torch       the same with another: make torch TORCH='torch==2.5.*'"
 	@echo "make newest      everything with the newest releases of all that the book is made with"
@@ -79,6 +80,9 @@ unit: $(READY)
 
 package: $(READY)
 	@$(BIN)/python -m tools.steps package
+
+full: $(READY)
+	@$(BIN)/python -m tools.steps full
 
 course: $(READY)
 	@$(BIN)/python -m tools.steps course

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from importlib import metadata
 
+import nbformat
 import pytest
 import torch
 import yaml
@@ -14,7 +15,7 @@ from jupyter_book.config import get_final_config
 from packaging.requirements import Requirement
 from sphinx.util.matching import compile_matchers
 
-from tools import browser, mutation, steps, stored
+from tools import browser, mutation, rules, steps, stored
 
 ROOT = steps.ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -200,6 +201,30 @@ def test_the_book_is_built_strictly_and_from_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(steps, "BUILD", tmp_path / "_build")
     steps.forget_builds()
     assert not (tmp_path / "_build").exists()
+
+
+def test_the_book_runs_its_notebooks_and_fails_with_one(tmp_path):
+    """What is stored looks well: only who runs it can tell."""
+    cells = [nbformat.v4.new_markdown_cell("# A", id="a"), nbformat.v4.new_code_cell("1/0", id="b")]
+    cells[1] |= {"execution_count": 1, "outputs": [nbformat.v4.new_output("stream", text="fine")]}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=rules.NOTEBOOK_METADATA)
+    nbformat.write(notebook, tmp_path / "a.ipynb")
+    execute = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["execute"]
+    (tmp_path / "_config.yml").write_text(yaml.safe_dump({"execute": execute}), "utf-8")
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: a\n", "utf-8")
+    done = subprocess.run(
+        steps.BOOK.command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "ZeroDivisionError" in done.stdout + done.stderr
+
+
+def test_pages_are_made_of_stored_outputs_after_these_were_compared():
+    names = [step.name for step in steps.TEST]
+    assert steps.STORED in steps.TEST
+    assert names.index("notebooks") < names.index("pages")
+    (notebooks,) = (step for step in steps.TEST if step.name == "notebooks")
+    assert "--nbval" in notebooks.command
 
 
 # The browser checks

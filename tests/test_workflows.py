@@ -98,7 +98,7 @@ def test_no_workflow_gives_the_rights_of_the_project_to_a_change_from_outside():
 
 def test_the_pages_are_published_when_everything_has_passed_on_three_systems():
     publish, systems = JOBS["book", "publish"], JOBS["book", "systems"]
-    assert publish["needs"] == ["test", "browser", "systems"]
+    assert publish["needs"] == ["test", "pages", "browser", "systems"]
     used = {entry["system"] for entry in systems["strategy"]["matrix"]["include"]}
     assert used | {JOBS["book", "test"]["runs-on"]} == {
         f"{system}-latest" for system in ("macos", "windows", "ubuntu")
@@ -106,11 +106,11 @@ def test_the_pages_are_published_when_everything_has_passed_on_three_systems():
 
 
 def test_the_pages_that_are_published_know_their_address_before_they_are_built():
-    job = JOBS["book", "test"]["steps"]
+    job = JOBS["book", "pages"]["steps"]
     order = [step.get("run") or step["uses"].partition("@")[0] for step in job]
     asks, builds, uploads = (
         order.index(name)
-        for name in ("actions/configure-pages", "make test", "actions/upload-pages-artifact")
+        for name in ("actions/configure-pages", "make book", "actions/upload-pages-artifact")
     )
     assert asks < builds < uploads
     assert job[builds]["env"] == {"BOOK_URL": "${{ steps.pages.outputs.base_url }}"}
@@ -119,7 +119,7 @@ def test_the_pages_that_are_published_know_their_address_before_they_are_built()
 
 def test_colab_gets_the_copies_of_the_pages_that_were_published():
     assert JOBS["book", "copies"]["needs"] == "publish"
-    steps_ = [*JOBS["book", "test"]["steps"], *JOBS["book", "copies"]["steps"]]
+    steps_ = [*JOBS["book", "pages"]["steps"], *JOBS["book", "copies"]["steps"]]
     up, down = (step for step in steps_ if step.get("with", {}).get("name") == "copies")
     assert up["with"]["path"] == "_build/html/_sources"
     assert up["if"] == "env.PUBLISHED == 'true'"

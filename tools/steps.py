@@ -4,6 +4,7 @@
     python -m tools.steps test          everything: style, types, tests, notebooks, the book
     python -m tools.steps unit          the tests of the package that take a minute together
     python -m tools.steps package       all tests of the package, with the torch in .venv
+    python -m tools.steps full          the tests that there is no time for in `test`
     python -m tools.steps course        all answers to the assignments, and how long a class takes
     python -m tools.steps processors    tests and notebooks as on older processors, 1 thread and 2
     python -m tools.steps browser       every page of the book in a real browser
@@ -80,12 +81,15 @@ def nbval(workers: str) -> tuple[str, ...]:
     return module("pytest", "-q", *options, "-n", workers, "book")
 
 
+# It runs every notebook; pages from the stored outputs take a third of the time.
 BOOK = Step(
     "book",
     (str(BIN / "jupyter-book"), "build", ".", "--all", "-q", "-W", "-n", "--keep-going"),
     "mend what the lines above name: the strict build lets no warning pass",
 )
-# The fast ones first.
+STORED = Step("pages", module("tools.stored"), BOOK.remedy)
+# The fast ones first. No notebook is run twice: one step compares every output with the stored one,
+# and another makes pages of these. A notebook that fails there fails in `make book`, too.
 TEST = (
     Step(
         "style",
@@ -115,7 +119,7 @@ TEST = (
         "if the new output is right, `make refresh` stores it",
         is_pytest=True,
     ),
-    BOOK,
+    STORED,
 )
 
 
@@ -150,8 +154,12 @@ CLASS = Step(
     "the lines above say how long a class took",
 )
 
-
-STORED = Step("pages", module("tools.stored"), BOOK.remedy)
+FULL = Step(
+    "full",
+    pytest("-m", "full"),
+    "run one alone: .venv/bin/pytest tests/FILE.py -k NAME",
+    is_pytest=True,
+)
 BROWSER = Step(
     "browser",
     module(
@@ -263,6 +271,10 @@ def run_package() -> int:
     return 1 if run(PACKAGE).failed else 0
 
 
+def run_full() -> int:
+    return 1 if run(FULL).failed else 0
+
+
 def run_course() -> int:
     return 1 if run(COURSE).failed + run(CLASS).failed else 0
 
@@ -325,6 +337,7 @@ COMMANDS = {
     "test": run_test,
     "unit": run_unit,
     "package": run_package,
+    "full": run_full,
     "course": run_course,
     "processors": run_processors,
     "browser": run_browser,

@@ -63,7 +63,7 @@ class Hasty:
 
 
 LEVELS = ["contained", "limited"]
-# For what is tried in many ways, and does not meet the level: the other one is for `make course`.
+# For what is tried in many ways, and does not meet the level: the other one is for `make full`.
 MOSTLY_HERE = pytest.mark.parametrize(
     "sandbox",
     [
