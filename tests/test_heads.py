@@ -586,6 +586,7 @@ def test_a_module_compiles_into_one_graph(training):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.filterwarnings(TORCH_ITSELF)
 def test_compiled_code_computes_the_same():
     layer, tensors, mask = many_heads().eval(), sources(), some_mask(B, I, J)
