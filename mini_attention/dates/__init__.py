@@ -108,8 +108,8 @@ def draw(
     """So many examples, of dates for training or of those that are held out.
 
     >>> draw(2, Random(8))
-    [Example(language='el', text='4 Δεκεμβρίου 1987', iso='1987-12-04'),
-     Example(language='zh', text='1982/12', iso='1982-12')]
+    [Example(language='es', text='junio de 2016', iso='2016-06'),
+     Example(language='de', text='22.07.1974', iso='1974-07-22')]
     """
     found: list[Example] = []
     while len(found) < count:
