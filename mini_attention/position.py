@@ -94,6 +94,9 @@ def rotary_embedding(
     ...     return q @ rotary_embedding(key, torch.tensor([key_at])).mT
     >>> torch.allclose(product(5, 2), product(1005, 1002))
     True
+    >>> rotary_embedding(torch.tensor([[[1.0, 0, 0, 0]]]).expand(1, 2, 4)).round(decimals=2)
+    tensor([[[1.0000, 0.0000, 0.0000, 0.0000],
+             [0.5400, 0.0000, 0.8400, 0.0000]]])
     """
     _check_input("x", x)
     size = x.shape[-1] if features is None else features
@@ -162,6 +165,11 @@ class RotaryAttention:
     >>> output, weights = layer(torch.randn(2, 5, 12), return_weights=True)
     >>> output.shape, weights.shape
     (torch.Size([2, 5, 12]), torch.Size([2, 3, 5, 5]))
+    >>> attend, (query, key, value) = RotaryAttention(), torch.randn(3, 5, 8)
+    >>> torch.allclose(attend(query[4:], key, value), attend(query, key, value)[4:], atol=1e-6)
+    True
+    >>> torch.allclose(attend(0 * query, key, value), value.mean(0), atol=1e-6)
+    True
     """
 
     attend: Attend = fused_attention

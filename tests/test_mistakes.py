@@ -76,8 +76,8 @@ def test_a_wrong_program_takes_what_the_right_one_takes(mistake):
 
 
 def signatures(right, wrong) -> Iterator[tuple[list, list]]:
-    names = [None, "forward", "from_torch", "to_torch"] if inspect.isclass(right) else [None]
-    for name in names:
+    methods = ["forward", "__call__", "from_torch", "to_torch"] if inspect.isclass(right) else []
+    for name in [None, *(name for name in methods if hasattr(right, name))]:
         programs = [getattr(program, name) if name else program for program in (right, wrong)]
         first, second = (inspect.signature(program).parameters.values() for program in programs)
         yield [(p.name, p.kind) for p in first], [(p.name, p.kind) for p in second]
@@ -211,6 +211,17 @@ MASK_CASES = {
         "per head": lambda convert: convert(some_mask(B, H, I, J), num_heads=H),
     },
 }
+POSITION_CASES = {
+    "sinusoidal_positions": {"a table": lambda build: build(I, 2 * M)},
+    "rotary_embedding": {
+        "heads": lambda turn: turn(torch.randn(B, H, I, 6, dtype=torch.float64)),
+        "given": lambda turn: turn(torch.randn(I, 6, dtype=torch.float64), torch.arange(I) + 3),
+    },
+    "RotaryAttention": {
+        "alike": lambda build: build()(*torch.randn(3, B, H, I, 6)),
+        "fewer queries": lambda build: build()(torch.randn(I, 6), *torch.randn(2, J, 6)),
+    },
+}
 CASES: dict[str, dict[str, Callable]] = {
     **{
         name: {case: partial(ask_function, name, case) for case in FORMULA_CASES}
@@ -218,6 +229,7 @@ CASES: dict[str, dict[str, Callable]] = {
     },
     LAYER: LAYER_CASES,
     **MASK_CASES,
+    **POSITION_CASES,
 }
 
 

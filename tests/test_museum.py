@@ -99,6 +99,16 @@ def test_a_right_function_looks_right_from_outside(attend):
     assert museum._outside_of_function(attend) == museum.Outside(True, True, True)
 
 
+POSITIONS = ("sinusoidal_positions", "rotary_embedding", "RotaryAttention")
+
+
+@pytest.mark.parametrize("public", POSITIONS)
+def test_right_positions_look_right_from_outside(public):
+    right = getattr(mini_attention, public)
+    fair = museum.Mistake("right", "none", "", "", {public: right}, right)
+    assert museum._outside_of_positions(fair) == museum.Outside(True, True, True)
+
+
 @pytest.mark.parametrize("public", [LAYER, *museum.USUAL])
 def test_a_right_layer_or_mask_looks_right_from_outside(public):
     right = getattr(mini_attention, public)
@@ -156,6 +166,15 @@ def test_a_mistake_in_a_helper_is_shown_too():
     assert "block_diag" in museum.lines_of(museum.ALL["split before projecting"])
 
 
+def test_of_many_arguments_the_first_are_shown_and_all_where_they_differ():
+    lines = museum.lines_of(museum.ALL["values rotated too"])
+    assert lines.startswith(" def __call__(self, query, key, value, ...):\n")
+    assert lines.endswith("\n+    return super().__call__(query, key, value, mask, ...)")
+    wrong, right, _ = museum.lines_of(museum.ALL["rotary in other pairs"]).splitlines()
+    assert 'pairing="neighbours", features=None' in wrong
+    assert 'pairing="halves", features=None' in right
+
+
 def test_a_mistake_that_builds_on_another_stands_beside_what_is_right():
     lines = museum.lines_of(museum.ALL["one maximum for all"])
     assert "+    return _softmax(scores, given.allowed)" in lines
@@ -164,7 +183,7 @@ def test_a_mistake_that_builds_on_another_stands_beside_what_is_right():
 def test_a_program_that_is_wrong_as_a_whole_stands_beside_the_packages_own():
     lines = museum.lines_of(museum.ALL["scores stored whole"])
     assert "-    scores = _scores(" in lines
-    assert "+    return blocked_attention(query, key, value, mask, bias=bias" in lines
+    assert "+    return blocked_attention(query, key, value, mask, ...)" in lines
 
 
 @pytest.mark.parametrize(
@@ -188,6 +207,7 @@ def test_a_table_has_a_column_for_each_check_and_a_dash_where_it_is_not_asked():
     lines = museum.table("masks").data.splitlines()
     assert lines[0] == "| mistake | `check_mask` |"
     assert lines[-1] == "| [heads stacked first](museum_masks.ipynb#heads-stacked-first) | – |"
+    assert museum.table("positions").data.startswith("| mistake | `check` |\n")
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ KINDS = {
     "tests/test_heads.py": "layers",
     "tests/test_masks.py": "masks",
     "tests/test_convert.py": "conversion",
+    "tests/test_position.py": "positions",
     "tests/test_checks.py": "checks",
     "mini_attention": "examples",  # of the docstrings
 }
@@ -127,11 +128,11 @@ def control_of(mistake: "Mistake") -> Programs:
     from mini_attention.mistakes.formula import Formula
     from mini_attention.mistakes.layers import Layer
 
-    if not inspect.isclass(mistake.source):
-        return {}  # a wrong mask is a function beside the right one, which wears no clothes
-    if issubclass(mistake.source, Layer):
+    if inspect.isclass(mistake.source) and issubclass(mistake.source, Layer):
         return dict.fromkeys(mistake.programs, Layer)
-    return {name: getattr(Formula(), name) for name in mistake.programs}
+    if inspect.isclass(mistake.source) and issubclass(mistake.source, Formula):
+        return {name: getattr(Formula(), name) for name in mistake.programs}
+    return {}  # it stands beside the right one, which wears no clothes, as a wrong mask does
 
 
 def put_in_place(name: str, control: bool) -> None:
@@ -181,8 +182,9 @@ def notebook_of_cell(test: str) -> str:
 
 
 def notebooks() -> list[Path]:
-    """Those that are read: what assignments notice is another question."""
-    return sorted((ROOT / "book").glob("*.ipynb"))
+    """Those that are read: neither assignments, another question, nor the museum: it knows all."""
+    found = (ROOT / "book").glob("*.ipynb")
+    return sorted(path for path in found if not path.name.startswith("museum"))
 
 
 def notebooks_for(mistake: "Mistake") -> list[str]:

@@ -5,7 +5,7 @@ answer, and the tests of the package have to fail with each of them in its place
 those of a softmax that is put together piece by piece, which stand in nothing's place.
 """
 
-from . import formula, hiding, layers, masks, running, training
+from . import formula, hiding, layers, masks, positions, running, training
 from .catalogue import MISTAKES, RUNNING, Mistake
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "hiding",
     "layers",
     "masks",
+    "positions",
     "running",
     "training",
 ]

@@ -38,13 +38,12 @@ from ..checks import (
 from ..checks.answer import fork_rng
 from ..checks.diagnosis import _shown
 from ..checks.mask_cases import CASES
-from ..functional import _softmax
+from ..functional import _softmax, attention
 from ..heads import MultiHeadAttention, SingleHeadAttention
 from ..masks import causal_mask
 from ..shown import _plain
 from .catalogue import MISTAKES, RUNNING, Mistake
-from .formula import Formula
-from .layers import LAYER, Layer
+from .layers import LAYER
 from .reports import REPORTS
 from .running import Running
 from .single import HEADS
@@ -57,6 +56,7 @@ SOURCES = {mistake.source for mistake in ALL.values()}
 AT_THE_ENTRANCE = ("attends over heads", "item mask on heads")  # the classes that articles teach
 TOKENS = 6  # of the usual input
 SHORT = 4  # lines of a step that is shown as the right one
+FIRST, WIDE = 4, 60  # arguments that are shown of more, and characters that all of them may take
 
 
 def names_in(room: str) -> list[str]:
@@ -105,7 +105,7 @@ def _own(kind: type) -> Iterator[tuple[str, FunctionType]]:
 def _step(source: Any, name: str, wrong: FunctionType) -> str:
     """A step of a class that replaces one of the right program, or helps another that does."""
     bases = [base for base in source.__mro__[1:] if name in vars(base)]
-    if not bases or not issubclass(source, (Formula, Layer, Running)):
+    if not bases or not bases[0].__module__.startswith(mini_attention.__name__):
         return _diff(wrong, [])
     right = next(base for base in bases if base not in SOURCES)
     body = _body(vars(right)[name])
@@ -118,6 +118,8 @@ def _diff(wrong: FunctionType, right: Sequence[str], like: Callable[..., Any] | 
     """Two bodies below one first line, or two where the right one takes something else."""
     name = wrong.__name__
     first, header = _header(name, wrong), _header(name, like or wrong)
+    if first == header:
+        first = header = _header(name, wrong, whole=False)
     top = [f" {first}"] if first == header else [f"-{first}", f"+{header}"]
     before, after = ([f"    {line}" for line in lines] for lines in (_body(wrong), right))
     _, _, _, *body = (
@@ -128,7 +130,7 @@ def _diff(wrong: FunctionType, right: Sequence[str], like: Callable[..., Any] | 
     return "\n".join(top + [line.rstrip() for line in body])
 
 
-def _header(name: str, function: Callable[..., Any]) -> str:
+def _header(name: str, function: Callable[..., Any], *, whole: bool = True) -> str:
     """`def` with the names of the arguments alone, and what they are unless given."""
     shown = []
     for parameter in _parameters(function):
@@ -138,7 +140,13 @@ def _header(name: str, function: Callable[..., Any]) -> str:
         told = json.dumps(default) if isinstance(default, str) else None
         told = told or getattr(default, "__name__", repr(default))
         shown.append(parameter.name + f"={told}" * (default is not parameter.empty))
-    return f"def {name}({', '.join(shown)}):"
+    return f"def {name}({', '.join(shown) if whole else _few(shown)}):"
+
+
+def _few(arguments: list[str]) -> str:
+    """The arguments, or the first of them where they are many."""
+    listed = ", ".join(arguments)
+    return listed if len(listed) <= WIDE else ", ".join([*arguments[:FIRST], "..."])
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -148,10 +156,12 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _given(function: Callable[..., Any]) -> str:
     """The arguments of a function, handed on."""
-    return ", ".join(
-        f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name
-        for p in _parameters(function)
-        if p.name not in ("self", "cls")
+    return _few(
+        [
+            f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name
+            for p in _parameters(function)
+            if p.name not in ("self", "cls")
+        ]
     )
 
 
@@ -197,6 +207,8 @@ def outside(name: str) -> Outside:
     with _seeded():
         if LAYER in mistake.programs:
             return _outside_of_layer(mistake)
+        if _room(mistake) == "positions":
+            return _outside_of_positions(mistake)
         attend = attending(mistake)
         return _outside_of_mask(mistake) if attend is None else _outside_of_function(attend)
 
@@ -234,6 +246,26 @@ def _outside_of_function(attend: Callable[..., Tensor]) -> Outside:
     mask, eye = causal_mask(TOKENS), torch.eye(TOKENS).expand(2, 3, TOKENS, TOKENS)
     right = F.scaled_dot_product_attention(query, key, value, mask)
     return _seen(attend(query, key, value, mask), right, attend(query, key, eye, mask))
+
+
+def _outside_of_positions(mistake: Mistake) -> Outside:
+    ((name, program),) = mistake.programs.items()
+    query, key, value = torch.randn(3, 2, 3, TOKENS, 4)
+    mask, eye = causal_mask(TOKENS), torch.eye(TOKENS).expand(2, 3, TOKENS, TOKENS)
+    wrong, right = (_positioned(name, p) for p in (program, getattr(mini_attention, name)))
+    given = query, key, value, mask
+    return _seen(wrong(*given), right(*given), wrong(query, key, eye, mask))
+
+
+def _positioned(name: str, program: Callable[..., Any]) -> Callable[..., Tensor]:
+    """Attention to words whose positions a program tells: by rotation, or added to the words."""
+    if name == "RotaryAttention":
+        attend: Callable[..., Tensor] = program()
+        return attend
+    if name == "rotary_embedding":
+        return lambda query, key, *rest: attention(program(query), program(key), *rest)
+    table = program(TOKENS, 4)
+    return lambda query, key, *rest: attention(query + table, key + table, *rest)
 
 
 def _outside_of_layer(mistake: Mistake) -> Outside:
@@ -434,7 +466,59 @@ def _stacked(convert: Callable[..., Tensor]) -> Tensor:
     return convert(rearrange(seen, "b h -> b h 1 1"), num_heads=2).flatten().int()
 
 
+def _row_of_a_table(build: Callable[..., Tensor]) -> Tensor:
+    return build(2, 4)[1]
+
+
+def _turned(turn: Callable[..., Tensor]) -> Tensor:
+    return turn(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), torch.tensor([1]))
+
+
+def _shift_matters(turn: Callable[..., Tensor]) -> Tensor:
+    words = torch.ones(2, 4)
+    near, far = (turn(words, torch.tensor([0, 1]) + shift) for shift in (0, 5))
+    return torch.tensor(not torch.allclose(near[0] @ near[1], far[0] @ far[1]))
+
+
+def _word_turns(turn: Callable[..., Tensor]) -> Tensor:
+    first, second = turn(torch.ones(1, 2, 2))[0]
+    return torch.tensor(not torch.allclose(first, second))
+
+
+def _mean_of_values(build: Callable[..., Any]) -> Tensor:
+    value = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    output: Tensor = build()(torch.zeros(1, 2), value, value)
+    return output
+
+
+def _alone_as_among_all(build: Callable[..., Any]) -> Tensor:
+    words = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    alone, among = (build()(query, words, words)[-1] for query in (words[2:], words))
+    return torch.tensor(torch.allclose(alone, among))
+
+
 TRIALS = {
+    "sinusoidal exponent doubled": Trial(
+        "The row of position 1 with four features: a sine and a cosine of 1, and of 1 / 100.",
+        _row_of_a_table,
+    ),
+    "rotary in other pairs": Trial(
+        "The vector (1, 0, 0, 0) at position 1. Which feature turns with the first?", _turned
+    ),
+    "rotary speeds of neighbours": Trial(
+        "Two words move on together. Does their score change?", _shift_matters
+    ),
+    "rotary along heads": Trial(
+        "One head and two words that are alike. Does the second one turn?", _word_turns
+    ),
+    "values rotated too": Trial(
+        "Two keys with equal scores have the same value, (1, 0). What is the output?",
+        _mean_of_values,
+    ),
+    "queries counted from the start": Trial(
+        "Does the last query get the same alone, with all keys in memory, as among all?",
+        _alone_as_among_all,
+    ),
     "mask lands on heads": Trial(
         "Two items of two heads; item 0 may see key 0, item 1 key 1. What do the heads of item 0 "
         "see? A mask b i j could mean either, and the package refuses it.",
@@ -569,7 +653,7 @@ def table(room: str) -> Markdown:
     rows = {
         name: {check: _cell(name, check) for check in checks_of(name)} for name in names_in(room)
     }
-    checks = list(dict.fromkeys(check for row in rows.values() for check in row))
+    checks = list(dict.fromkeys(check for row in rows.values() for check in row)) or ["check"]
     lines = [["mistake", *(f"`{check}`" for check in checks)], ["---"] * (len(checks) + 1)]
     for name, row in rows.items():
         lines.append([f"[{name}]({address(name)})", *(row.get(check, "–") for check in checks)])

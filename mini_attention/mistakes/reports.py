@@ -91,6 +91,17 @@ REPORTS: dict[str, tuple[str, ...]] = {
         "huggingface/nanoVLM#204",
     ),
     "heads stacked first": ("line/lighthouse#77",),
+    # Positions
+    "sinusoidal exponent doubled": (
+        "SamLynnEvans/Transformer#25",
+        "jadore801120/attention-is-all-you-need-pytorch#32",
+        "Kyubyong/transformer#38",
+    ),
+    "rotary in other pairs": ("huggingface/transformers#25199", "tenstorrent/tt-metal#26844"),
+    "rotary speeds of neighbours": ("raiyanyahya/how-to-train-your-gpt#6",),
+    "rotary along heads": ("facebookresearch/xformers#841",),
+    "values rotated too": ("lucidrains/x-transformers#182",),
+    "queries counted from the start": ("RobertCsordas/moeut#6", "flashinfer-ai/flashinfer#847"),
     # Training and numbers
     "half summed in half": (
         "philipturner/metal-flash-attention#8",
