@@ -64,7 +64,10 @@ def parts() -> dict[str, Part]:
     core = [test for test in asked if test not in (*of_plots, *of_checks)]
     drawing = ("mini_attention/plots.py", "mini_attention/shown.py")
     package = sorted((ROOT / "mini_attention").glob("*.py"))
-    files = [*(f"mini_attention/{path.name}" for path in package), "mini_attention/dates/__init__.py"]
+    files = [
+        *(f"mini_attention/{path.name}" for path in package),
+        "mini_attention/dates/__init__.py",
+    ]
     checks = [
         f"mini_attention/checks/{path.name}"
         for path in sorted((ROOT / "mini_attention" / "checks").glob("*.py"))
