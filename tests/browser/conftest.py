@@ -2,8 +2,8 @@
 
     make browser
 
-builds the pages and runs what stands here on them; `make test` runs it on the pages that it has
-just built. By hand, on pages that are there: python -m pytest tests/browser --book FOLDER
+builds the pages and runs what stands here on them, as `make test` does last. By hand, on pages that
+are there: python -m pytest tests/browser --book FOLDER
 
 The browser is the machine's own Chromium or Chrome.
 """
@@ -11,6 +11,7 @@ The browser is the machine's own Chromium or Chrome.
 import contextlib
 import functools
 import http.server
+import re
 import threading
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -40,9 +41,27 @@ def folder(config):
 
 
 def paths(built):
-    """Every page, as its address goes on after the one of the book."""
-    found = (path.relative_to(built) for path in built.rglob("*.html"))
-    return sorted(path.as_posix() for path in found if path.parts[0] != "_static")
+    """Every page that stays, as its address goes on after the one of the book.
+
+    Of the pages that show the package's source the list of them and the longest stand for the rest:
+    Sphinx makes them all alike.
+    """
+    found = [path.relative_to(built) for path in built.rglob("*.html")]
+    sources = [path for path in found if path.parts[0] == "_modules"]
+    longest = max(sources, key=lambda path: (built / path).stat().st_size)
+    stay = [path for path in found if path.parts[0] not in ("_static", "_modules")]
+    pages = {path.as_posix() for path in stay} - dict(sending(built)).keys()
+    return sorted(pages | {"_modules/index.html", longest.as_posix()})
+
+
+REFRESH = re.compile(r'http-equiv="refresh" content="0; url=([^"]+)')
+
+
+def sending(built):
+    """The pages that lead to another at once, and where to."""
+    for path in [built / "index.html", *(built / "book").rglob("*.html")]:
+        if found := REFRESH.search(path.read_text(encoding="utf-8")):
+            yield path.relative_to(built).as_posix(), found[1]
 
 
 def pytest_generate_tests(metafunc):
@@ -107,13 +126,6 @@ def browser():
         browser.close()
 
 
-@pytest.fixture(scope="session")
-def usual(browser):
-    """The context of most visits: what was loaded once is at hand for the next."""
-    with new_context(browser) as context:
-        yield context
-
-
 def new_context(browser, **options):
     context = browser.new_context(**{"viewport": WIDE, **options})
     context.set_default_timeout(30_000)
@@ -121,36 +133,82 @@ def new_context(browser, **options):
     return context
 
 
+@pytest.fixture(scope="session")
+def tab(browser):
+    """The page that most visits share: to open another takes longer than what they look at."""
+    with new_context(browser) as context:
+        yield context.new_page()
+
+
+@pytest.fixture(scope="session")
+def bare(browser):
+    """A page without scripts."""
+    with new_context(browser, java_script_enabled=False) as context:
+        yield context.new_page()
+
+
+BLANK = "about:blank"
+EMULATED = {"color_scheme": "light", "reduced_motion": "no-preference"}
+
+
+@contextlib.contextmanager
+def emptied(tab):
+    """The shared page, which afterwards shows nothing and remembers nothing."""
+    try:
+        yield tab
+    finally:
+        if tab.url != BLANK:
+            tab.evaluate("localStorage.clear(), sessionStorage.clear()")
+            tab.goto(BLANK)
+
+
+def set_up(page, viewport=WIDE, **media):
+    page.set_viewport_size(viewport)
+    page.emulate_media(**EMULATED | media)
+
+
 @pytest.fixture
-def visit(browser, usual, address):
-    """visit(path, **options) opens a page of the book; with options, in a context of its own.
+def visit(browser, tab, address):
+    """visit(path, **options) opens a page of the book.
 
-    The test fails if the page writes an error or a warning to its console, or asks any other server
-    for anything.
+    The first visit of a test gets the shared page, unless it asks for what only a context of its
+    own can have. The test fails if the page writes an error or a warning to its console, or asks
+    any other server for anything.
     """
-    opened, faults = [], []
+    faults = []
+    free = [tab]
+    with contextlib.ExitStack() as stack:
 
-    def visited(path="book/play.html", **options):
-        context = new_context(browser, **options) if options else usual
-        page = context.new_page()
-        opened.append(context if options else page)
-        listen(page, address, faults)
-        page.goto(f"{address}/{path}")
-        return page
+        def visited(path="book/play.html", **options):
+            screen = {key: options.pop(key) for key in ("viewport", *EMULATED) if key in options}
+            if free and not options:
+                page = stack.enter_context(emptied(free.pop()))
+            else:
+                page = stack.enter_context(new_context(browser, **options)).new_page()
+            set_up(page, **screen)
+            stack.enter_context(listening(page, address, faults))
+            page.goto(f"{address}/{path}")
+            return page
 
-    yield visited
-    for each in opened:
-        each.close()
+        yield visited
     assert faults == []
 
 
-def listen(page, address, faults):
+@contextlib.contextmanager
+def listening(page, address, faults):
     """Note what the page complains of, and what it asks of other servers."""
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda m: faults.append(f"{m.type}: {m.text}") if m.type in LOUD else None)
-    page.on("requestfailed", lambda request: faults.append(f"failed: {request.url}"))
-    page.on("response", lambda r: faults.append(f"{r.status}: {r.url}") if r.status > 399 else None)
-    page.on("request", lambda r: None if own(r.url, address) else faults.append(f"asks {r.url}"))
+    heard = {
+        "pageerror": lambda error: faults.append(str(error)),
+        "console": lambda m: faults.append(f"{m.type}: {m.text}") if m.type in LOUD else None,
+        "requestfailed": lambda request: faults.append(f"failed: {request.url}"),
+        "response": lambda r: faults.append(f"{r.status}: {r.url}") if r.status > 399 else None,
+        "request": lambda r: None if own(r.url, address) else faults.append(f"asks {r.url}"),
+    }
+    for event, note in heard.items():
+        page.on(event, note)
+    yield
+    for event, note in heard.items():
+        page.remove_listener(event, note)
 
 
 def own(url, address):

@@ -8,10 +8,32 @@ window.look = {
     await document.fonts.ready;
     for (const image of document.images) image.loading = "eager";
     await Promise.all([...document.images].map((image) => image.decode().catch(() => {})));
-    // The theme makes what scrolls reachable by keyboard 300 ms after the page got another size.
-    await new Promise((done) => setTimeout(done, 350));
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   },
+
+  /* Besides, what scrolls is reached by keyboard: the theme sees to that when nothing has been added
+     to the page for 300 ms, and it has had its size for as long. */
+  async rested() {
+    await look.settled();
+    await new Promise((done) => setTimeout(done, 350));
+  },
+
+  /* What unfolds is open, as readers open it: after the page has come to rest. */
+  unfold() {
+    for (const it of document.querySelectorAll("details")) it.open = true;
+  },
+  fold() {
+    for (const it of document.querySelectorAll("details")) it.open = false;
+  },
+
+  /* All that depends on neither theme nor room. */
+  all: () => ({
+    links: look.links(),
+    hints: look.hints(),
+    formulas: look.formulas(),
+    images: look.images(),
+    focus: look.focus(),
+  }),
 
   formulas() {
     const notSet = [...document.querySelectorAll(".math")].filter(
@@ -75,18 +97,33 @@ window.look = {
     return found.map(described);
   },
 
-  /* Marks each text that looks like none before it: of other colours, another size, on another
-     ground. A page of code has thousands of texts, and it is enough to measure these. */
+  /* Marks each text that looks like none before it on this page: of other colours, another size, on
+     another ground. A page of code has thousands of texts, and it is enough to measure these. */
   markKinds() {
-    const seen = new Set();
     for (const it of document.querySelectorAll("body *")) {
       it.removeAttribute("data-kind");
       if (![...it.childNodes].some(isText) || !shown(it)) continue;
       const { color, fontSize, fontWeight } = getComputedStyle(it);
       const key = [color, fontSize, fontWeight, it.closest("a") !== null, ...grounds(it)].join();
-      if (!seen.has(key)) it.setAttribute("data-kind", seen.size);
-      seen.add(key);
+      if (!kinds.has(key)) it.setAttribute("data-kind", kinds.size);
+      kinds.add(key);
     }
+  },
+
+  /* Puts away what holds no such text, and shows it again: of thousands of elements that axe would
+     look at, a hundred are left. */
+  putAway() {
+    const kept = new Set();
+    for (const text of document.querySelectorAll("[data-kind]"))
+      for (let it = text; it && !kept.has(it); it = it.parentElement) kept.add(it);
+    for (const it of document.querySelectorAll("body *")) {
+      const above = it.parentElement;
+      const last = kept.has(above) && !kept.has(it) && !above.hasAttribute("data-kind");
+      if (last) it.setAttribute("data-away", "");
+    }
+  },
+  bringBack() {
+    for (const it of document.querySelectorAll("[data-away]")) it.removeAttribute("data-away");
   },
 
   /* How many stops a keyboard has to make, and at which it stands. */
@@ -114,6 +151,10 @@ window.look = {
 };
 
 const TEX = /\\[()[\]]|\\[a-zA-Z]{2,}|\$[^\s$][^$]*\$/;
+const kinds = new Set();
+const away = new CSSStyleSheet();
+away.replaceSync("[data-away] { display: none !important; }");
+document.adoptedStyleSheets.push(away);
 const STOPS = "a[href], area[href], button, input, select, textarea, summary, [tabindex]";
 
 function* shownTexts() {

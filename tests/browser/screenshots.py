@@ -28,7 +28,7 @@ def take(page, size, path):
     name = path.removesuffix(".html").replace("/", "-")
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
-        page.evaluate("look.settled()")
+        page.evaluate("look.rested()")
         height = page.evaluate("document.documentElement.scrollHeight")
         for number, top in enumerate(range(0, height, TALLEST), start=1):
             page.screenshot(

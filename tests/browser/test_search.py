@@ -36,26 +36,39 @@ FIRST = {
 }
 
 
+SEARCHED = "document.querySelector('.search-summary')?.textContent"
+FOUND = "links => links.map(link => [link.textContent, link.getAttribute('href')])"
+RESULTS = "ul.search li > a"
+
+
 def search(visit, query):
     """The results in order: what each says, and where it leads."""
     page = visit(f"search.html?q={quote(query)}")
-    page.wait_for_function("document.querySelector('.search-summary')?.textContent")
+    page.wait_for_function(SEARCHED)
     page.wait_for_load_state("networkidle")  # each result shows a part of its page
-    found = "links => links.map(link => [link.textContent, link.getAttribute('href')])"
-    return page.eval_on_selector_all("ul.search li > a", found)
+    return page.eval_on_selector_all(RESULTS, FOUND)
 
 
-@pytest.mark.parametrize(("query", "target"), FIRST.items(), ids=FIRST)
-def test_search_leads_to_the_right_place_at_once(visit, query, target):
-    leads = [address for _, address in search(visit, query)]
-    assert f"book/{target}" in leads[:2]
+def test_search_leads_to_the_right_place_at_once(visit):
+    page = visit("search.html")
+    page.evaluate("DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false")  # no parts of pages
+    begin = """query => { document.getElementById("search-results").replaceChildren();
+        Search.performSearch(query); }"""
+    lost = {}
+    for query, target in FIRST.items():
+        page.evaluate(begin, query)
+        page.wait_for_function(SEARCHED)
+        leads = [address for _, address in page.eval_on_selector_all(RESULTS, FOUND)]
+        if f"book/{target}" not in leads[:2]:
+            lost[query] = leads[:2]
+    assert lost == {}
 
 
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
         ("causal mask", "Glossary > causal mask"),
-        ("d_head", "Glossary > d_head"),
+        ("√d", "Glossary > scale"),
         (
             "exercise 3.2",
             "3 · Ask several questions at once: multi-head attention > Exercise 3.2",
