@@ -52,6 +52,8 @@ class Format(NamedTuple):
 
 
 class Example(NamedTuple):
+    """A text in a language, and the date that it says."""
+
     language: str
     text: str
     iso: str

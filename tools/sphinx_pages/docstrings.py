@@ -22,9 +22,12 @@ PAGES = {
     "torch.nn.modules.activation.MultiheadAttention": (
         f"{TORCH}generated/torch.nn.MultiheadAttention.html"
     ),
+    "torch.nn.modules.sparse.Embedding": f"{TORCH}generated/torch.nn.Embedding.html",
     "collections.abc.Callable": f"{PYTHON}collections.abc.html#collections.abc.Callable",
+    "collections.abc.Iterator": f"{PYTHON}collections.abc.html#collections.abc.Iterator",
     "collections.abc.Mapping": f"{PYTHON}collections.abc.html#collections.abc.Mapping",
     "collections.abc.Sequence": f"{PYTHON}collections.abc.html#collections.abc.Sequence",
+    "random.Random": f"{PYTHON}random.html#random.Random",
     "ArrayLike": "https://numpy.org/doc/stable/reference/typing.html#numpy.typing.ArrayLike",
     "Axes": "https://matplotlib.org/stable/api/axes_api.html",
     "Figure": "https://matplotlib.org/stable/api/figure_api.html",
