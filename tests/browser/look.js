@@ -98,7 +98,8 @@ window.look = {
   },
 
   /* Marks each text that looks like none before it on this page: of other colours, another size, on
-     another ground. A page of code has thousands of texts, and it is enough to measure these. */
+     another ground, and tells how many these are. A page of code has thousands of texts, and it is
+     enough to measure these. */
   markKinds() {
     for (const it of document.querySelectorAll("body *")) {
       it.removeAttribute("data-kind");
@@ -108,22 +109,25 @@ window.look = {
       if (!kinds.has(key)) it.setAttribute("data-kind", kinds.size);
       kinds.add(key);
     }
+    return document.querySelectorAll("[data-kind]").length;
   },
 
-  /* Puts away what holds no such text, and shows it again: of thousands of elements that axe would
-     look at, a hundred are left. */
+  /* Empties what holds no such text, and fills it again: of thousands of elements that axe would
+     look at, some hundred are left. */
   putAway() {
     const kept = new Set();
     for (const text of document.querySelectorAll("[data-kind]"))
       for (let it = text; it && !kept.has(it); it = it.parentElement) kept.add(it);
-    for (const it of document.querySelectorAll("body *")) {
+    for (const it of document.querySelectorAll("body *:not(script, style)")) {
       const above = it.parentElement;
-      const last = kept.has(above) && !kept.has(it) && !above.hasAttribute("data-kind");
-      if (last) it.setAttribute("data-away", "");
+      if (!kept.has(above) || kept.has(it) || above.hasAttribute("data-kind")) continue;
+      away.set(it, [...it.childNodes]);
+      it.replaceChildren();
     }
   },
   bringBack() {
-    for (const it of document.querySelectorAll("[data-away]")) it.removeAttribute("data-away");
+    for (const [it, inside] of away) it.replaceChildren(...inside);
+    away.clear();
   },
 
   /* How many stops a keyboard has to make, and at which it stands. */
@@ -152,9 +156,7 @@ window.look = {
 
 const TEX = /\\[()[\]]|\\[a-zA-Z]{2,}|\$[^\s$][^$]*\$/;
 const kinds = new Set();
-const away = new CSSStyleSheet();
-away.replaceSync("[data-away] { display: none !important; }");
-document.adoptedStyleSheets.push(away);
+const away = new Map();
 const STOPS = "a[href], area[href], button, input, select, textarea, summary, [tabindex]";
 
 function* shownTexts() {
