@@ -123,6 +123,8 @@ def test_from_outside_a_shape_sums_and_numbers_are_told():
     )
     assert str(museum.outside("padding hides queries")).startswith("another shape")
     assert str(museum.outside("no scale")).endswith("rows that sum to 1, wrong numbers")
+    assert museum.outside("queries counted from the start").agrees
+    assert not museum.outside("never divided").rows
 
 
 @pytest.mark.parametrize("name", museum.TRIALS)
@@ -230,6 +232,29 @@ def test_an_unknown_name_is_an_error_that_says_which_one_is_near():
         museum.exhibit("no scal")
     with pytest.raises(ValueError, match=r"no mistake is called 'xyz'$"):
         museum.exhibit("xyz")
+
+
+def wrong(name):
+    ((_, program),) = museum.ALL[name].programs.items()
+    return program
+
+
+def test_wrong_rotations_are_right_where_they_say_so():
+    words, where = torch.randn(5, 4), torch.arange(5) + 7
+    expected = mini_attention.rotary_embedding(words, where)
+    assert torch.equal(wrong("rotary along heads")(words, where), expected)
+    neighbours = mini_attention.rotary_embedding(words, where, pairing="neighbours")
+    actual = wrong("rotary speeds of neighbours")(words, where, pairing="neighbours")
+    assert torch.equal(actual, neighbours)
+
+
+def test_wrong_rotary_attention_is_right_where_it_says_so():
+    query, key, value = torch.randn(3, 4), torch.randn(5, 4), torch.randn(5, 6)
+    expected = mini_attention.RotaryAttention()(query, key, value)
+    assert torch.equal(wrong("values rotated too")()(query, key, value), expected)
+    given = wrong("queries counted from the start")()
+    actual = given(query, key, value, query_positions=torch.arange(3) + 2)
+    assert torch.equal(actual, expected)
 
 
 def test_looking_at_exhibits_draws_none_of_the_readers_random_numbers():
