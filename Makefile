@@ -57,7 +57,10 @@ help:
 book: $(READY)
 	@$(BIN)/python -m tools.steps book
 
+# What drives a browser is small, and installed where there is a browser to drive.
 test: $(READY)
+	@! $(BIN)/python -m tools.browser || $(MAKE) --no-print-directory .venv/.ready-browser \
+		|| echo "tools/browser.txt could not be installed: going on without it"
 	@$(BIN)/python -m tools.steps test
 
 browser: .venv/.ready-browser

@@ -236,7 +236,8 @@ def test_a_step_that_lacks_something_is_skipped_and_says_what(capsys):
     assert capsys.readouterr().out == "try        skipped: no ruler here: buy one\n"
 
 
-def test_the_pages_are_looked_at_where_they_are_built():
+def test_the_pages_are_looked_at_when_they_are_built():
+    assert steps.TEST[-2:] == (steps.STORED, steps.BROWSER)
     assert ROOT / steps.BROWSER.command[-1] == stored.PAGES
 
 

@@ -1,7 +1,13 @@
-"""Whether this machine can look at the pages in a real browser, and where that browser is."""
+"""Whether this machine can look at the pages in a real browser, and where that browser is.
+
+    python -m tools.browser
+
+ends with 0 where there is one.
+"""
 
 import os
 import shutil
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,3 +50,7 @@ def lacking() -> str | None:
     if not all(map(find_spec, TOOLS)):
         return "what drives the browser is not installed: `make browser` does that"
     return None
+
+
+if __name__ == "__main__":
+    sys.exit(find() is None)

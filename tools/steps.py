@@ -93,6 +93,19 @@ BOOK = Step(
     "mend what the lines above name: the strict build lets no warning pass",
 )
 STORED = Step("pages", module("tools.stored"), BOOK.remedy)
+BROWSER = Step(
+    "browser",
+    module(
+        "pytest",
+        "-q",
+        "tests/browser",
+        *("-n", WORKERS, "--dist", "loadgroup"),  # one worker looks at a page from all sides
+        *("--book", "_build/stored/html"),
+    ),
+    "`make browser` does this alone; `make screenshots` shows the pages",
+    is_pytest=True,
+    lacking=browser.lacking,
+)
 # The fast ones first. No notebook is run twice: one step compares every output with the stored one,
 # and another makes pages of these. A notebook that fails there fails in `make book`, too.
 TEST = (
@@ -125,6 +138,7 @@ TEST = (
         is_pytest=True,
     ),
     STORED,
+    BROWSER,
 )
 
 
@@ -164,19 +178,6 @@ FULL = Step(
     pytest("-m", "full"),
     "run one alone: .venv/bin/pytest tests/FILE.py -k NAME",
     is_pytest=True,
-)
-BROWSER = Step(
-    "browser",
-    module(
-        "pytest",
-        "-q",
-        "tests/browser",
-        *("-n", WORKERS, "--dist", "loadgroup"),  # one worker looks at a page from all sides
-        *("--book", "_build/stored/html"),
-    ),
-    "look at the page that it names; `make screenshots` shows them all",
-    is_pytest=True,
-    lacking=browser.lacking,
 )
 SCREENSHOTS = Step(
     "pictures",
