@@ -127,6 +127,15 @@ def check_from_torch(source: nn.MultiheadAttention) -> None:
         )
 
 
+def check_to_torch(source: MultiHeadAttention) -> None:
+    """Raise ValueError for what `nn.MultiheadAttention` has no counterpart of."""
+    if source.num_kv_heads != source.num_heads:
+        raise ValueError(
+            f"num_kv_heads ({source.num_kv_heads}) must be num_heads ({source.num_heads}): "
+            "nn.MultiheadAttention has keys and values for each head"
+        )
+
+
 def _unstack_heads(attn_mask: Tensor, num_heads: int) -> Tensor:
     if attn_mask.ndim == 2:
         return attn_mask

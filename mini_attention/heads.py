@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from einops import rearrange
+from einops import rearrange, repeat
 from torch import Tensor, nn
 
 from . import convert, plug
 from .contract import Bias, Mask, check_like
+from .decoding import Cache
 from .functional import fused_attention
 from .plug import Attend
 from .rules import Rule
@@ -98,11 +99,18 @@ class MultiHeadAttention(nn.Module):
         mask     i j for all, b i j per item, or b h i j per head; boolean, True where query i
                  may attend to key j
         bias     the same ranks, added to the scores
+        cache    of `mini_attention.decoding`: keys and values of earlier positions, to be used
+                 again. Then query, key and value hold new positions alone, j counts the kept ones
+                 too, and the mask that hides what comes later is `cache.mask(i)`
         output   b i m
 
     `key_size` and `value_size` (the features of the keys and values that come in) are d_model
     unless given. `attend` is any function with the signature of `attention`. `dropout` is the
     share of weights dropped in training.
+
+    With `num_kv_heads` there are fewer heads of keys and values than of queries, and neighbours
+    share one: with r = num_heads / num_kv_heads, query head h has key head h // r. One for all
+    is multi-query, a few are grouped-query attention.
 
     A query that may attend to nothing gets the bias of the output projection. A NaN in an
     input reaches the gradients of the projections even where a mask hides it: put 0 there
@@ -110,7 +118,8 @@ class MultiHeadAttention(nn.Module):
 
     Raises ValueError for sizes that do not fit, among them a `d_model` that `num_heads` does
     not divide, TypeError for a wrong dtype.
-    Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.2.
+    Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.2; Ainslie et al., GQA
+    (2023), section 2.2.
 
     >>> import torch
     >>> layer = MultiHeadAttention(d_model=12, num_heads=3)
@@ -126,6 +135,7 @@ class MultiHeadAttention(nn.Module):
         *,
         key_size: int | None = None,
         value_size: int | None = None,
+        num_kv_heads: int | None = None,
         dropout: float = 0.0,
         proj_bias: bool = True,
         attend: Attend = fused_attention,
@@ -133,16 +143,23 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         key_size = d_model if key_size is None else key_size
         value_size = d_model if value_size is None else value_size
-        _check_sizes(d_model=d_model, num_heads=num_heads)
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        _check_sizes(d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads)
         _check_sizes(key_size=key_size, value_size=value_size)
         if d_model % num_heads:
             raise ValueError(f"d_model ({d_model}) must be divisible by num_heads ({num_heads})")
+        if num_heads % num_kv_heads:
+            raise ValueError(
+                f"num_heads ({num_heads}) must be divisible by num_kv_heads ({num_kv_heads})"
+            )
+        shared = num_kv_heads * (d_model // num_heads)
         self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
         self.dropout = _checked_rate(dropout)
         self.attend = attend
         self.q_proj = nn.Linear(d_model, d_model, bias=proj_bias)
-        self.k_proj = nn.Linear(key_size, d_model, bias=proj_bias)
-        self.v_proj = nn.Linear(value_size, d_model, bias=proj_bias)
+        self.k_proj = nn.Linear(key_size, shared, bias=proj_bias)
+        self.v_proj = nn.Linear(value_size, shared, bias=proj_bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=proj_bias)
 
     def forward(
@@ -153,6 +170,7 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | None = None,
         *,
         bias: Bias | None = None,
+        cache: Cache | None = None,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend; with `return_weights` also return the weights, b h i j, before dropout."""
@@ -160,14 +178,22 @@ class MultiHeadAttention(nn.Module):
         mask, bias = _per_head(mask), _per_head(bias)
 
         q = rearrange(self.q_proj(query), "b i (h d) -> b h i d", h=self.num_heads)
-        k = rearrange(self.k_proj(key), "b j (h d) -> b h j d", h=self.num_heads)
-        v = rearrange(self.v_proj(value), "b j (h e) -> b h j e", h=self.num_heads)
+        k = rearrange(self.k_proj(key), "b j (g d) -> b g j d", g=self.num_kv_heads)
+        v = rearrange(self.v_proj(value), "b j (g e) -> b g j e", g=self.num_kv_heads)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        if self.num_kv_heads < self.num_heads:
+            k, v = self._for_each_head(k), self._for_each_head(v)
         heads = _attend(self, q, k, v, mask, bias)
         output: Tensor = self.out_proj(rearrange(heads, "b h i e -> b i (h e)"))
 
         if return_weights:
             return output, _weights(self, q, k, mask, bias)
         return output
+
+    def _for_each_head(self, shared: Tensor) -> Tensor:
+        r = self.num_heads // self.num_kv_heads
+        return repeat(shared, "b g j d -> b (g r) j d", r=r)
 
     @classmethod
     def from_torch(
@@ -196,8 +222,10 @@ class MultiHeadAttention(nn.Module):
         """The `nn.MultiheadAttention` that computes what this layer computes, for inputs b n m.
 
         It gets a copy of the parameters, whatever function this layer attends with. Masks mean
-        the opposite there: `mask_to_torch` converts them.
+        the opposite there: `mask_to_torch` converts them. Raises ValueError for shared key heads,
+        which have no counterpart there.
         """
+        convert.check_to_torch(self)
         module = nn.MultiheadAttention(
             self.q_proj.in_features,
             self.num_heads,
@@ -212,7 +240,10 @@ class MultiHeadAttention(nn.Module):
         return module
 
     def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, dropout={self.dropout}"
+        heads = f"num_heads={self.num_heads}"
+        if self.num_kv_heads < self.num_heads:
+            heads += f", num_kv_heads={self.num_kv_heads}"
+        return f"{heads}, dropout={self.dropout}"
 
 
 def _attend(

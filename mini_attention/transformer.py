@@ -9,7 +9,7 @@ Source: Vaswani et al., Attention Is All You Need (2017), section 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from .contract import Mask
+from .decoding import BlockCache, DecoderCache
 from .functional import fused_attention
 from .heads import MultiHeadAttention, SingleHeadAttention
 from .masks import causal_mask
@@ -161,6 +162,7 @@ class DecoderBlock(nn.Module):
                      the target may attend to another; `causal_mask(i)` where it may not see
                      what is still to be written
         memory_mask  i j, b 1 j, b i j or b h i j: where it may attend to the source
+        cache        of `mini_attention.decoding`; then x and mask are those of new positions
         output       b i m
 
     Further arguments are those of `EncoderBlock`.
@@ -195,10 +197,16 @@ class DecoderBlock(nn.Module):
         memory: Tensor,
         mask: Mask | None = None,
         memory_mask: Mask | None = None,
+        *,
+        cache: BlockCache | None = None,
     ) -> Tensor:
+        back, across = (None, None) if cache is None else cache
+        memory = memory if across is None else across.new_of(memory)
         around_self, around_cross, around_feed_forward = self.residuals
-        x = around_self(x, lambda x: self.self_attention(x, mask=mask))
-        x = around_cross(x, lambda x: self.cross_attention(x, memory, mask=memory_mask))
+        x = around_self(x, lambda x: self.self_attention(x, mask=mask, cache=back))
+        x = around_cross(
+            x, lambda x: self.cross_attention(x, memory, mask=memory_mask, cache=across)
+        )
         output: Tensor = around_feed_forward(x, self.feed_forward)
         return output
 
@@ -267,16 +275,27 @@ class Transformer(nn.Module):
         return memory
 
     def decode(
-        self, target: Tensor, memory: Tensor, source_mask: Mask | None = None, *, start: int = 0
+        self,
+        target: Tensor,
+        memory: Tensor,
+        source_mask: Mask | None = None,
+        *,
+        start: int = 0,
+        cache: DecoderCache | None = None,
     ) -> Tensor:
         """The logits, b i target_size, of the token after each of the target.
 
-        The first token of `target` stands at the place `start`.
+        The first token stands at the place `start`. With a cache, `target` holds the tokens
+        behind those of earlier calls, and the first of all stands there.
         """
+        i = target.shape[1]
+        mask: Mask = causal_mask(i, device=target.device)
+        blocks: Sequence[BlockCache | None] = [None] * len(self.decoder)
+        if cache is not None:
+            start, mask, blocks = start + cache.seen, cache.mask(i), cache.of(self.decoder)
         x = self.embed(target, self.target_embedding, start)
-        mask = causal_mask(target.shape[1], device=target.device)
-        for block in self.decoder:
-            x = block(x, memory, mask, source_mask)
+        for block, kept in zip(self.decoder, blocks, strict=True):
+            x = block(x, memory, mask, source_mask, cache=kept)
         logits: Tensor = self.to_logits(self.decoder_closing(x))
         return logits
 
@@ -296,12 +315,14 @@ def greedy(
     *,
     start: int,
     steps: int,
+    cache: DecoderCache | None = None,
 ) -> Tensor:
     """Write a target of `steps` tokens, each the likeliest after those that are written.
 
         source       b j, as for the model
         source_mask  b 1 j, as for the model
         start        the token that targets begin with, which is not returned
+        cache        an empty one saves computing what was computed, and changes nothing else
         written      b steps
 
     >>> model = Transformer(50, 12, d_model=8, num_heads=2, num_layers=1).eval()
@@ -313,7 +334,8 @@ def greedy(
     memory = model.encode(source, source_mask)
     target = torch.full((len(source), 1), start, device=source.device)
     for _ in range(steps):
-        logits = model.decode(target, memory, source_mask)
+        new = target if cache is None else target[:, cache.seen :]
+        logits = model.decode(new, memory, source_mask, cache=cache)
         target = torch.cat([target, logits[:, -1:].argmax(-1)], dim=1)
     return target[:, 1:]
 

@@ -200,6 +200,13 @@ def test_to_torch_and_back_and_forth_are_exact(options):
         assert torch.equal(again.state_dict()[name], tensor), name
 
 
+def test_shared_key_heads_cannot_be_carried_over():
+    layer = MultiHeadAttention(M, 6, num_kv_heads=2)
+    message = r"num_kv_heads \(2\) must be num_heads \(6\): nn.MultiheadAttention has keys and"
+    with pytest.raises(ValueError, match=message):
+        layer.to_torch()
+
+
 def test_gradients_of_parameters_are_those_of_torch(attend):
     theirs = torch_layer(M, H)
     ours = MultiHeadAttention.from_torch(theirs, attend=attend)

@@ -193,6 +193,109 @@ def test_a_module_without_biases_is_torchs_without_biases(attend):
     assert_same(layer(**tensors), theirs(**tensors, need_weights=False)[0])
 
 
+# Key heads that are shared.
+
+SHARED = {"each has its own": 6, "two share one": 3, "three share one": 2, "one for all": 1}
+
+
+@pytest.fixture(params=SHARED.values(), ids=SHARED)
+def num_kv_heads(request):
+    """How many heads of keys and values six query heads share."""
+    return request.param
+
+
+def with_shared_heads(num_kv_heads: int, **options) -> MultiHeadAttention:
+    sizes = {"key_size": KEY_SIZE, "value_size": VALUE_SIZE, "num_kv_heads": num_kv_heads}
+    return MultiHeadAttention(M, 6, **sizes | options).double()
+
+
+def with_a_copy_for_each_head(shared: MultiHeadAttention) -> MultiHeadAttention:
+    """The layer without sharing that has the rows of a shared head once for each of its sharers."""
+    state, whose = dict(shared.state_dict()), []
+    for h in range(6):  # neighbours share: 0 0 0 1 1 1, and not 0 1 0 1 0 1
+        head = h // (6 // shared.num_kv_heads)
+        whose += [2 * head, 2 * head + 1]
+    for name in ("k_proj.weight", "k_proj.bias", "v_proj.weight", "v_proj.bias"):
+        state[name] = state[name][whose]
+    layer = with_shared_heads(6, attend=shared.attend)
+    layer.load_state_dict(state)
+    return layer
+
+
+def test_a_shared_head_is_as_many_equal_heads(attend, num_kv_heads):
+    shared, tensors = with_shared_heads(num_kv_heads, attend=attend), sources()
+    whole = with_a_copy_for_each_head(shared)
+    given = {"mask": some_mask(B, 6, I, J), "bias": some_bias(B, I, J)}
+    expected = with_gradients(partial(whole, **given), **tensors)
+    assert_same(with_gradients(partial(shared, **given), **tensors), expected)
+    weights = [layer(**tensors, **given, return_weights=True)[1] for layer in (shared, whole)]
+    assert_same(*weights)
+
+
+def test_a_shared_head_learns_from_all_its_sharers(attend, num_kv_heads):
+    shared, tensors = with_shared_heads(num_kv_heads, attend=attend), sources()
+    whole = with_a_copy_for_each_head(shared)
+    ours, theirs = (
+        parameter_gradients(layer, layer(**tensors).square().sum()) for layer in (shared, whole)
+    )
+    for name in ("k_proj.weight", "v_proj.weight", "v_proj.bias"):
+        split = theirs[name].unflatten(0, (num_kv_heads, 6 // num_kv_heads, 2))
+        theirs[name] = split.sum(1).flatten(0, 1)
+    del ours["k_proj.bias"], theirs["k_proj.bias"]  # 0: it adds the same to a whole row of scores
+    assert_same(ours, theirs, largest_score=10)
+
+
+def test_heads_are_shared_as_torchs_kernel_shares_them(num_kv_heads):
+    layer, (query, key, value) = with_shared_heads(num_kv_heads), sources().values()
+    projected = (layer.q_proj(query), 6), (layer.k_proj(key), num_kv_heads)
+    q, k, v = (
+        x.unflatten(-1, (heads, 2)).transpose(1, 2)
+        for x, heads in (*projected, (layer.v_proj(value), num_kv_heads))
+    )
+    heads = nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    assert_same(layer(query, key, value), layer.out_proj(heads.transpose(1, 2).flatten(2)))
+
+
+def test_a_plugged_in_function_gets_keys_for_every_head(num_kv_heads):
+    shapes = []
+
+    def recorded(query, key, value, mask=None):
+        shapes.append((query.shape[:2], key.shape[:2], value.shape[:2]))
+        return reader_attention(query, key, value, mask)
+
+    with_shared_heads(num_kv_heads, attend=recorded)(**sources())
+    assert shapes == [((B, 6),) * 3]
+
+
+def test_keys_of_one_head_for_all_are_not_copied():
+    seen = []
+
+    def recorded(query, key, value, mask=None):
+        seen.extend(x.untyped_storage().nbytes() for x in (key, value))
+        return reader_attention(query, key, value, mask)
+
+    with_shared_heads(1, attend=recorded)(**sources())
+    assert seen == [B * J * 2 * 8] * 2
+
+
+def test_shared_heads_have_fewer_parameters(num_kv_heads):
+    layer = with_shared_heads(num_kv_heads)
+    shapes = [tuple(p.weight.shape) for p in layer.children()]
+    rows = num_kv_heads * 2
+    assert shapes == [(M, M), (rows, KEY_SIZE), (rows, VALUE_SIZE), (M, M)]
+    loaded = with_shared_heads(num_kv_heads)
+    loaded.load_state_dict(layer.state_dict())
+    tensors = sources()
+    for other in (loaded, pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer)):
+        assert_same(other(**tensors), layer(**tensors))
+
+
+def test_every_head_has_keys_of_its_own_unless_told_otherwise():
+    assert with_shared_heads(None).num_kv_heads == 6
+    assert "num_heads=6, num_kv_heads=2, dropout" in repr(with_shared_heads(2))
+    assert "num_heads=6, dropout" in repr(with_shared_heads(None))
+
+
 # Weights.
 
 
@@ -715,6 +818,13 @@ def test_a_layer_shows_its_heads_and_its_dropout():
 WRONG_SIZES = {
     "d_model (10) must be divisible by num_heads (3)": lambda: MultiHeadAttention(10, 3),
     "num_heads must be at least 1; got 0": lambda: MultiHeadAttention(M, 0),
+    "num_kv_heads must be at least 1; got 0": lambda: MultiHeadAttention(M, H, num_kv_heads=0),
+    "num_heads (6) must be divisible by num_kv_heads (4)": lambda: MultiHeadAttention(
+        M, 6, num_kv_heads=4
+    ),
+    "num_heads (3) must be divisible by num_kv_heads (6)": lambda: MultiHeadAttention(
+        M, 3, num_kv_heads=6
+    ),
     "d_model must be at least 1; got 0": lambda: MultiHeadAttention(0, H),
     "d_model must be at least 1; got -1": lambda: SingleHeadAttention(-1),
     "key_size must be at least 1; got -1": lambda: MultiHeadAttention(M, H, key_size=-1),

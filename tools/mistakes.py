@@ -50,6 +50,7 @@ KINDS = {
     "tests/test_numerics.py": "numbers",
     "tests/test_differentiation.py": "differentiation",
     "tests/test_heads.py": "layers",
+    "tests/test_decoding.py": "steps",  # with the whole run
     "tests/test_masks.py": "masks",
     "tests/test_convert.py": "conversion",
     "tests/test_position.py": "positions",

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..contract import Bias, Mask, stored
+from ..decoding import Cache
 from ..functional import attention_weights, fused_attention
 from ..heads import MultiHeadAttention, _attend, _per_head, _sources
 from ..plug import Attend
@@ -56,6 +57,7 @@ class Layer(MultiHeadAttention):
         mask: Mask | None = None,
         *,
         bias: Bias | None = None,
+        cache: Cache | None = None,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         query, key, value = _sources(self, query, key, value)
@@ -63,6 +65,8 @@ class Layer(MultiHeadAttention):
         if mask is not None and mask.ndim == 3:
             mask = self.item_mask(mask)
         q, k, v = map(self.split, self.project(query, key, value))
+        if cache is not None:
+            k, v = cache.append(k, v)
         output = self.join(self.merge(self.heads(q, k, v, mask, bias)))
         return (output, self.shown(q, k, mask, bias)) if return_weights else output
 
