@@ -196,8 +196,7 @@ def multi_head_cost(
     value_size = d_model if value_size is None else value_size
     _check_sizes(0, batch=batch)
     _check_sizes(1, d_model=d_model, num_heads=num_heads, key_size=key_size, value_size=value_size)
-    if d_model % num_heads:
-        raise ValueError(f"d_model ({d_model}) must be divisible by num_heads ({num_heads})")
+    _check_divides(d_model=d_model, num_heads=num_heads)
     d = d_model // num_heads
     core = attention_cost(b=batch, h=num_heads, i=i, j=j, d=d, e=d, mask=mask, itemsize=itemsize)
     project = partial(_project, proj_bias=proj_bias, itemsize=itemsize)
@@ -210,6 +209,92 @@ def multi_head_cost(
             project("output", "b i m", batch * i, num_heads * d, d_model),
         )
     )
+
+
+def decoding_cost(
+    d_model: int,
+    num_heads: int,
+    n: int,
+    *,
+    new: int = 1,
+    num_kv_heads: int | None = None,
+    batch: int = 1,
+    proj_bias: bool = True,
+    mask: bool = False,
+    itemsize: int = 4,
+) -> Cost:
+    """`MultiHeadAttention` with a cache on the last `new` of n positions, the i of the shapes.
+
+    The keys and values of the j = n positions are attended to, those of the new ones are made.
+    With new = n that is the first pass over a prompt. Errors are those of `multi_head_cost`,
+    and ValueError for heads that can't be shared and for more new positions than positions.
+
+    >>> whole = multi_head_cost(64, 2, i=10)
+    >>> decoding_cost(64, 2, n=10, new=10).total.flops == whole.total.flops
+    True
+    """
+    g = num_heads if num_kv_heads is None else num_kv_heads
+    _check_sizes(0, new=new, batch=batch)
+    _check_sizes(1, d_model=d_model, num_heads=num_heads, num_kv_heads=g)
+    _check_divides(d_model=d_model, num_heads=num_heads)
+    _check_divides(num_heads=num_heads, num_kv_heads=g)
+    if new > n:
+        raise ValueError(f"new must be at most n = {n}; got {new}")
+    d = d_model // num_heads
+    core = attention_cost(b=batch, h=num_heads, i=new, j=n, d=d, e=d, mask=mask, itemsize=itemsize)
+    project = partial(_project, proj_bias=proj_bias, itemsize=itemsize)
+    return Cost(
+        (
+            project("query", "b i (h d)", batch * new, d_model, d_model),
+            project("key", "b i (g d)", batch * new, d_model, g * d),
+            project("value", "b i (g e)", batch * new, d_model, g * d),
+            *core.steps,
+            project("output", "b i m", batch * new, d_model, d_model),
+        )
+    )
+
+
+def moved_by_decoding(
+    d_model: int,
+    num_heads: int,
+    n: int,
+    *,
+    new: int = 1,
+    num_kv_heads: int | None = None,
+    batch: int = 1,
+    proj_bias: bool = True,
+    itemsize: int = 4,
+) -> dict[str, int]:
+    """The bytes that the layer of `decoding_cost` has to move from and to memory, at the least.
+
+    Parameters are read once. The keys and values of n positions pass once: kept ones are read,
+    new ones are written. The new positions come in and go out, and what is made in between
+    stays in fast memory. Errors are those of `decoding_cost`.
+
+    >>> moved_by_decoding(d_model=4, num_heads=2, n=5, num_kv_heads=1)
+    {'parameters': 240, 'keys and values': 80, 'inputs and outputs': 32}
+    """
+    g = num_heads if num_kv_heads is None else num_kv_heads
+    layer = decoding_cost(d_model, num_heads, n, new=new, num_kv_heads=g, proj_bias=proj_bias)
+    kept = {"num_kv_heads": g, "d_head": d_model // num_heads, "n": n}
+    return {
+        "parameters": layer.total.parameters * itemsize,
+        "keys and values": kv_cache_bytes(**kept, batch=batch, itemsize=itemsize),
+        "inputs and outputs": 2 * batch * new * d_model * itemsize,
+    }
+
+
+def kv_cache_bytes(
+    *, num_kv_heads: int, d_head: int, n: int, layers: int = 1, batch: int = 1, itemsize: int = 4
+) -> int:
+    """The bytes of the keys and values of n positions, in all layers of a model.
+
+    >>> kv_cache_bytes(num_kv_heads=2, d_head=3, n=5)  # a key and a value, 4 bytes a number
+    240
+    """
+    _check_sizes(0, n=n, batch=batch)
+    _check_sizes(1, num_kv_heads=num_kv_heads, d_head=d_head, layers=layers, itemsize=itemsize)
+    return 2 * layers * batch * num_kv_heads * n * d_head * itemsize
 
 
 def kept_by_formula(
@@ -306,6 +391,12 @@ def _project(
         elementwise=positions * features * proj_bias,
         bytes=positions * features * itemsize,
     )
+
+
+def _check_divides(**sizes: int) -> None:
+    (name, size), (other, by) = sizes.items()
+    if size % by:
+        raise ValueError(f"{name} ({size}) must be divisible by {other} ({by})")
 
 
 def _check_sizes(least: int, **sizes: int) -> None:

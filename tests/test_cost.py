@@ -21,6 +21,7 @@ from mini_attention import (
     cost,
     fused_attention,
 )
+from mini_attention.decoding import KVCache
 from tests.oracles import B, D, E, H, I, J
 
 M, KEY, VALUE = H * D, 17, 19
@@ -177,6 +178,10 @@ SHAPED = {
     "the core": (partial(cost.attention_cost, b=B, h=H, i=I, j=J, d=D, e=E), {"h": H, "e": E}),
     "one head": (partial(cost.single_head_cost, M, D, I, J, d_value=E, batch=B), {"e": E}),
     "many heads": (partial(cost.multi_head_cost, M, H, I, J, batch=B), {"h": H, "e": D}),
+    "with a cache": (
+        partial(cost.decoding_cost, M, H, J, new=I, batch=B, num_kv_heads=1),
+        {"h": H, "e": D, "g": 1},
+    ),
 }
 
 
@@ -300,6 +305,76 @@ def test_blocks_move_their_own_queries_and_all_keys_and_values(rows, dtype):
     assert predicted == {name: sum(x.nbytes for x in all_) for name, all_ in tensors.items()}
 
 
+# With a cache.
+
+
+def cached_layer(num_kv_heads=1, dtype=torch.float32, **options):
+    return MultiHeadAttention(M, H, num_kv_heads=num_kv_heads, **options).to(dtype)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("new", [1, 2, J])
+@pytest.mark.parametrize("num_kv_heads", [H, 1])
+def test_kept_keys_are_attended_to_and_not_projected(num_kv_heads, new):
+    layer, cache = cached_layer(num_kv_heads, attend=attention), KVCache(J)
+    layer(torch.randn(B, J - new, M), cache=cache)
+    with FlopCounterMode(display=False) as counter:
+        layer(torch.randn(B, new, M), cache=cache)
+    expected = cost.decoding_cost(M, H, J, new=new, num_kv_heads=num_kv_heads, batch=B)
+    assert counter.get_total_flops() == expected.total.flops
+    assert expected.total.parameters == sum(p.numel() for p in layer.parameters())
+
+
+@pytest.mark.parametrize("flags", list(product((True, False), repeat=2)))
+def test_the_first_pass_over_all_positions_costs_what_a_layer_costs(flags):
+    given = dict(zip(("proj_bias", "mask"), flags, strict=True)) | {"batch": B, "itemsize": 2}
+    ours = cost.decoding_cost(M, H, J, new=J, **given)
+    whole = cost.multi_head_cost(M, H, J, **given)
+    assert [step.name for step in ours.steps] == [step.name for step in whole.steps]
+    assert ours.total == whole.total
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("num_kv_heads", [H, 1])
+def test_a_cache_takes_what_is_predicted(num_kv_heads, dtype):
+    layers = [cached_layer(num_kv_heads, dtype) for _ in range(5)]
+    caches, x = [KVCache(J) for _ in layers], torch.randn(B, I, M, dtype=dtype)
+    for layer, cache in zip(layers, caches, strict=True):
+        x = layer(x, cache=cache)
+    assert sum(cache.bytes for cache in caches) == cost.kv_cache_bytes(
+        num_kv_heads=num_kv_heads, d_head=D, n=J, layers=5, batch=B, itemsize=dtype.itemsize
+    )
+
+
+def test_a_cache_is_that_of_one_item_in_one_layer_in_float32_unless_told_otherwise():
+    sizes = {"num_kv_heads": H, "d_head": D, "n": J}
+    assert cost.kv_cache_bytes(**sizes) == 2 * H * D * J * 4
+    assert cost.kv_cache_bytes(**sizes, layers=1, batch=1, itemsize=4) == 2 * H * D * J * 4
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("proj_bias", [True, False])
+@pytest.mark.parametrize("num_kv_heads", [H, 1])
+def test_a_step_moves_its_parameters_its_cache_and_what_goes_in_and_out(num_kv_heads, proj_bias):
+    layer = cached_layer(num_kv_heads, torch.float64, proj_bias=proj_bias)
+    cache, x = KVCache(J), torch.randn(B, J, M, dtype=torch.float64)
+    layer(x[:, 2:], cache=cache)
+    output = layer(x[:, :2], cache=cache)
+    sizes = {"new": 2, "num_kv_heads": num_kv_heads, "proj_bias": proj_bias}
+    assert cost.moved_by_decoding(M, H, J, **sizes, batch=B, itemsize=8) == {
+        "parameters": sum(p.nbytes for p in layer.parameters()),
+        "keys and values": cache.bytes,
+        "inputs and outputs": x[:, :2].nbytes + output.nbytes,
+    }
+
+
+def test_a_step_is_one_position_of_one_item_in_float32_unless_told_otherwise():
+    usual = {"new": 1, "num_kv_heads": H, "batch": 1, "proj_bias": True, "itemsize": 4}
+    assert cost.decoding_cost(M, H, J) == cost.decoding_cost(M, H, J, **usual, mask=False)
+    assert cost.moved_by_decoding(M, H, J) == cost.moved_by_decoding(M, H, J, **usual)
+
+
 def test_sizes_default_as_they_do_in_the_modules():
     assert cost.multi_head_cost(M, H, I) == cost.multi_head_cost(
         M, H, I, I, key_size=M, value_size=M, batch=1, proj_bias=True, mask=False, itemsize=4
@@ -359,6 +434,8 @@ core = partial(cost.attention_cost, i=I, j=J, d=D, e=E)
 kept = partial(cost.kept_by_formula, i=I, j=J, d=D, e=E)
 moved = partial(cost.moved_by_formula, i=I, j=J, d=D, e=E)
 blocks = partial(cost.moved_by_blocks, i=I, j=J, d=D, e=E, rows=2)
+cached = partial(cost.kv_cache_bytes, num_kv_heads=H, d_head=D, n=J)
+step = partial(cost.decoding_cost, M, H, J)
 
 
 @pytest.mark.parametrize(
@@ -397,6 +474,23 @@ blocks = partial(cost.moved_by_blocks, i=I, j=J, d=D, e=E, rows=2)
             for size in (("b", "i", "j"), ("h", "d", "e", "itemsize"))[least]
         ),
         (partial(blocks, rows=0), ValueError, "rows must be at least 1; got 0"),
+        *(
+            (partial(cached, **{size: least - 1}), ValueError, f"{size} must be at least {least}")
+            for least in (0, 1)
+            for size in (("n", "batch"), ("num_kv_heads", "d_head", "layers", "itemsize"))[least]
+        ),
+        (partial(step, new=-1), ValueError, "new must be at least 0; got -1"),
+        (partial(step, new=8), ValueError, "new must be at most n = 7; got 8"),
+        (partial(step, batch=-1), ValueError, "batch must be at least 0; got -1"),
+        (partial(step, num_kv_heads=0), ValueError, "num_kv_heads must be at least 1; got 0"),
+        (
+            partial(step, num_kv_heads=2),
+            ValueError,
+            r"num_heads \(3\) must be divisible by num_kv_heads \(2\)",
+        ),
+        (partial(cost.decoding_cost, 0, H, J), ValueError, "d_model must be at least 1; got 0"),
+        (partial(cost.decoding_cost, M, 0, J), ValueError, "num_heads must be at least 1; got 0"),
+        (partial(cost.moved_by_decoding, M, 2, J), ValueError, r"d_model \(33\) must be divisible"),
     ],
 )
 def test_bad_sizes_are_named(call, error, message):
