@@ -5,21 +5,15 @@ What an exhibit tells of a program is found by running it, each time that the ex
 
 from __future__ import annotations
 
-import ast
 import difflib
-import inspect
-import json
 import re
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from einops import rearrange
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -43,20 +37,19 @@ from ..heads import MultiHeadAttention, SingleHeadAttention
 from ..masks import causal_mask
 from ..shown import _plain
 from .catalogue import MISTAKES, RUNNING, Mistake
+from .diffs import lines_of
 from .layers import LAYER
 from .reports import REPORTS
 from .running import Running
 from .single import HEADS
+from .trials import TRIALS, Trial
 
 if TYPE_CHECKING:
     from IPython.display import Markdown
 
 ALL = {**MISTAKES, **RUNNING}
-SOURCES = {mistake.source for mistake in ALL.values()}
 AT_THE_ENTRANCE = ("attends over heads", "item mask on heads")  # the classes that articles teach
 TOKENS = 6  # of the usual input
-SHORT = 4  # lines of a step that is shown as the right one
-FIRST, WIDE = 4, 60  # arguments that are shown of more, and characters that all of them may take
 
 
 def names_in(room: str) -> list[str]:
@@ -72,115 +65,6 @@ def address(name: str) -> str:
     """Where the book has an exhibit, seen from a page beside it."""
     page = "museum" if name in AT_THE_ENTRANCE else f"museum_{_room(ALL[name])}"
     return f"{page}.ipynb#{name.replace(' ', '-')}"
-
-
-# The lines: what is wrong, and what is right
-
-
-def lines_of(mistake: Mistake) -> str:
-    """The wrong lines with a minus, the right ones with a plus, as a diff."""
-    source = mistake.source
-    if isinstance(source, FunctionType):
-        (right,) = (getattr(mini_attention, name) for name in mistake.programs)
-        return _diff(source, [f"return {right.__name__}({_given(source)})"], right)
-    text, beside = inspect.getsource(source), vars(inspect.getmodule(source))
-    helpers = [beside[name] for name in dict.fromkeys(re.findall(r"\b_[A-Z]\w*", text))]
-    steps = [_step(kind, name, step) for kind in (*helpers, source) for name, step in _own(kind)]
-    return "\n\n".join(steps or map(_whole, mistake.programs.items()))
-
-
-def _whole(named: tuple[str, Any]) -> str:
-    """A program that is wrong in no step but as a whole: the package's own is the right one."""
-    name, program = named
-    return _diff(program.__func__, [f"return {name}({_given(program)})"])
-
-
-def _own(kind: type) -> Iterator[tuple[str, FunctionType]]:
-    for name, member in vars(kind).items():
-        function = getattr(member, "__func__", member)  # of a class or static method
-        if isinstance(function, FunctionType):
-            yield name, function
-
-
-def _step(source: Any, name: str, wrong: FunctionType) -> str:
-    """A step of a class that replaces one of the right program, or helps another that does."""
-    bases = [base for base in source.__mro__[1:] if name in vars(base)]
-    if not bases or not bases[0].__module__.startswith(mini_attention.__name__):
-        return _diff(wrong, [])
-    right = next(base for base in bases if base not in SOURCES)
-    body = _body(vars(right)[name])
-    if f"super().{name}(" in inspect.getsource(wrong) and (right is bases[0] or len(body) > SHORT):
-        body = [f"return super().{name}({_given(wrong)})"]
-    return _diff(wrong, body)
-
-
-def _diff(wrong: FunctionType, right: Sequence[str], like: Callable[..., Any] | None = None) -> str:
-    """Two bodies below one first line, or two where the right one takes something else."""
-    name = wrong.__name__
-    first, header = _header(name, wrong), _header(name, like or wrong)
-    if first == header:
-        first = header = _header(name, wrong, whole=False)
-    top = [f" {first}"] if first == header else [f"-{first}", f"+{header}"]
-    before, after = ([f"    {line}" for line in lines] for lines in (_body(wrong), right))
-    _, _, _, *body = (
-        difflib.unified_diff(before, after, n=len(before), lineterm="")
-        if (before != after)
-        else [*"   ", *(f" {line}" for line in before)]
-    )
-    return "\n".join(top + [line.rstrip() for line in body])
-
-
-def _header(name: str, function: Callable[..., Any], *, whole: bool = True) -> str:
-    """`def` with the names of the arguments alone, and what they are unless given."""
-    shown = []
-    for parameter in _parameters(function):
-        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in shown:
-            shown.append("*")
-        default = parameter.default
-        told = json.dumps(default) if isinstance(default, str) else None
-        told = told or getattr(default, "__name__", repr(default))
-        shown.append(parameter.name + f"={told}" * (default is not parameter.empty))
-    return f"def {name}({', '.join(shown) if whole else _few(shown)}):"
-
-
-def _few(arguments: list[str]) -> str:
-    """The arguments, or the first of them where they are many."""
-    listed = ", ".join(arguments)
-    return listed if len(listed) <= WIDE else ", ".join([*arguments[:FIRST], "..."])
-
-
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    given = inspect.signature(function).parameters.values()
-    return [parameter for parameter in given if parameter.name != "device"]
-
-
-def _given(function: Callable[..., Any]) -> str:
-    """The arguments of a function, handed on."""
-    return _few(
-        [
-            f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name
-            for p in _parameters(function)
-            if p.name not in ("self", "cls")
-        ]
-    )
-
-
-def _body(function: Callable[..., Any]) -> list[str]:
-    """The lines of a function without its docstring, and without what no reader looks for."""
-    source = textwrap.dedent(inspect.getsource(function))
-    (definition,) = ast.parse(source).body
-    assert isinstance(definition, ast.FunctionDef)
-    statements = definition.body[ast.get_docstring(definition) is not None :]
-    lines = source.splitlines()[statements[0].lineno - 1 :]
-    return _plainer(textwrap.dedent("\n".join(lines))).splitlines()
-
-
-def _plainer(text: str) -> str:
-    """The text without types and devices, and without lines that are there for their errors."""
-    for what, instead in ((r", device=device", ""), (r"  # type: ignore.*", "")):
-        text = re.sub(what, instead, text)
-    text = re.sub(r".*# for its errors\n", "", text)
-    return re.sub(r"^( *\w+): .+? = ", r"\1 = ", text, flags=re.MULTILINE)
 
 
 # From outside: what the usual tests see
@@ -383,179 +267,6 @@ def _read(message: str) -> Finding:
     named = [n for two in names for n in ([two] if two in ALL else two.split(" and "))]
     found = [re.sub(" +", " ", line) for line in found]
     return Finding(mechanism, question, given, found, diagnosis[0], named)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A question that no check asks, or none that a check holds against a program."""
-
-    question: str
-    ask: Callable[[Callable[..., Any]], Tensor]  # of a program
-
-
-def _mask_of_items(attend: Callable[..., Tensor]) -> Tensor:
-    """The keys that the heads of item 0 see, where it may see key 0 and item 1 key 1."""
-    query = torch.zeros(2, 2, 1, 1)
-    own = torch.tensor([[[True, False]], [[False, True]]])
-    return attend(query, query.expand(2, 2, 2, 1), torch.eye(2).expand(2, 2, 2, 2), own)[0, :, 0]
-
-
-def _padding_of_nan(attend: Callable[..., Tensor]) -> Tensor:
-    key = torch.tensor([[1.0], [torch.nan]])
-    return attend(torch.ones(1, 1), key, key, torch.tensor([[True, False]]))
-
-
-def _half(attend: Callable[..., Tensor]) -> Tensor:
-    many = torch.full((1, 11), 250.0, dtype=torch.float16)
-    return attend(many, many, torch.ones(1, 1, dtype=torch.float16))
-
-
-def _far_in_double(attend: Callable[..., Tensor]) -> Tensor:
-    query, key, value = torch.arange(12, dtype=torch.float64).sin().view(3, 2, 2)
-    right = F.scaled_dot_product_attention(query, key, value)
-    return torch.tensor(bool((attend(query, key, value) - right).abs().max() > 1e-9))
-
-
-def _layer(kind: Callable[..., Any], *, train: bool = False) -> tuple[Any, Tensor]:
-    """A layer of two heads with a dropout rate of 0.5, and two items of four tokens."""
-    return kind(4, 2, dropout=0.5).train(train), torch.linspace(-1, 1, 32).sin().view(2, 4, 4)
-
-
-def _bias_matters(kind: Callable[..., Any]) -> Tensor:
-    layer, x = _layer(kind)
-    hidden = torch.zeros(4, 4).index_fill(1, torch.tensor([0]), -torch.inf)
-    return torch.tensor(not torch.allclose(layer(x, bias=hidden), layer(x)))
-
-
-def _calls_differ(kind: Callable[..., Any]) -> Tensor:
-    layer, x = _layer(kind, train=True)
-    return torch.tensor(not torch.allclose(layer(x), layer(x)))
-
-
-def _rows_sum_to_1(kind: Callable[..., Any]) -> Tensor:
-    layer, x = _layer(kind, train=True)
-    sums = layer(x, return_weights=True)[1].sum(-1)
-    return torch.tensor(torch.allclose(sums, torch.ones_like(sums)))
-
-
-def _heads_differ(kind: Callable[..., Any]) -> Tensor:
-    layer, x = _layer(kind)
-    weights = layer(x, return_weights=True)[1]
-    return torch.tensor(not torch.allclose(weights[:, 0], weights[:, 1]))
-
-
-def _future_shown(kind: Callable[..., Any]) -> Tensor:
-    layer, x = _layer(kind)
-    weights = layer(x, mask=causal_mask(4), return_weights=True)[1]
-    return torch.tensor(bool((weights[..., 0, 1:] > 0).any()))
-
-
-def _taken_over(convert: Callable[..., Any]) -> Tensor:
-    mask: Tensor = convert(torch.tensor([[False, True], [False, False]]), num_heads=1)[0]
-    return mask.int()
-
-
-def _with_padding(convert: Callable[..., Any]) -> Tensor:
-    hidden = torch.tensor([[False, True], [False, False]])
-    mask: Tensor = convert(hidden, torch.tensor([[False, True]]), num_heads=1)[0]
-    return mask.int()
-
-
-def _stacked(convert: Callable[..., Tensor]) -> Tensor:
-    seen = torch.tensor([[True, False], [True, False]])  # b h
-    return convert(rearrange(seen, "b h -> b h 1 1"), num_heads=2).flatten().int()
-
-
-def _row_of_a_table(build: Callable[..., Tensor]) -> Tensor:
-    return build(2, 4)[1]
-
-
-def _turned(turn: Callable[..., Tensor]) -> Tensor:
-    return turn(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), torch.tensor([1]))
-
-
-def _shift_matters(turn: Callable[..., Tensor]) -> Tensor:
-    words = torch.ones(2, 4)
-    near, far = (turn(words, torch.tensor([0, 1]) + shift) for shift in (0, 5))
-    return torch.tensor(not torch.allclose(near[0] @ near[1], far[0] @ far[1]))
-
-
-def _word_turns(turn: Callable[..., Tensor]) -> Tensor:
-    first, second = turn(torch.ones(1, 2, 2))[0]
-    return torch.tensor(not torch.allclose(first, second))
-
-
-def _mean_of_values(build: Callable[..., Any]) -> Tensor:
-    value = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    output: Tensor = build()(torch.zeros(1, 2), value, value)
-    return output
-
-
-def _alone_as_among_all(build: Callable[..., Any]) -> Tensor:
-    words = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    alone, among = (build()(query, words, words)[-1] for query in (words[2:], words))
-    return torch.tensor(torch.allclose(alone, among))
-
-
-TRIALS = {
-    "sinusoidal exponent doubled": Trial(
-        "The row of position 1 with four features: a sine and a cosine of 1, and of 1 / 100.",
-        _row_of_a_table,
-    ),
-    "rotary in other pairs": Trial(
-        "The vector (1, 0, 0, 0) at position 1. Which feature turns with the first?", _turned
-    ),
-    "rotary speeds of neighbours": Trial(
-        "Two words move on together. Does their score change?", _shift_matters
-    ),
-    "rotary along heads": Trial(
-        "One head and two words that are alike. Does the second one turn?", _word_turns
-    ),
-    "values rotated too": Trial(
-        "Two keys with equal scores have the same value, (1, 0). What is the output?",
-        _mean_of_values,
-    ),
-    "queries counted from the start": Trial(
-        "Does the last query get the same alone, with all keys in memory, as among all?",
-        _alone_as_among_all,
-    ),
-    "mask lands on heads": Trial(
-        "Two items of two heads; item 0 may see key 0, item 1 key 1. What do the heads of item 0 "
-        "see? A mask b i j could mean either, and the package refuses it.",
-        _mask_of_items,
-    ),
-    "junk gets through": Trial(
-        "Two keys, 1 and NaN, of which the second is hidden. Their values are the same.",
-        _padding_of_nan,
-    ),
-    "half summed in half": Trial(
-        "In float16, a query and a key of eleven features that are 250 each; the value is 1.",
-        _half,
-    ),
-    "double computed in single": Trial(
-        "In float64, is the output further than 1e-9 from what is right?", _far_in_double
-    ),
-    "bias forgotten": Trial("Does a bias that forbids a token change the output?", _bias_matters),
-    "dropout never acts": Trial("In training, do two calls differ?", _calls_differ),
-    "shown after dropout": Trial(
-        "In training, do the weights that are shown sum to 1 for each query?", _rows_sum_to_1
-    ),
-    "shown as average": Trial("Do the maps of the two heads differ?", _heads_differ),
-    "shown without mask": Trial(
-        "Under a causal mask, does the map show weight on a later token?", _future_shown
-    ),
-    "sense of torch kept": Trial(
-        "Torch hides key 1 from query 0. Where may a query attend?", _taken_over
-    ),
-    "masks joined with or": Trial(
-        "Torch hides key 1 from query 0, and key 1 is padding. Where may a query attend?",
-        _with_padding,
-    ),
-    "heads stacked first": Trial(
-        "Two items; head 0 sees its only key, head 1 does not. What is hidden, item by item?",
-        _stacked,
-    ),
-}
 
 
 def tried(name: str) -> Finding:
