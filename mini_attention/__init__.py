@@ -6,6 +6,7 @@ The alphabet of its shapes:
     h  head                      e  feature that values carry
     i  query position            m  feature of the model, d_model
     j  key position              n  position, where query and key are one sequence
+    g  head of keys and values, where query heads share one
 
 A mask is boolean, True where query i may attend to key j. A bias is added to the scores.
 """

@@ -24,6 +24,7 @@ PAGES = {
     ),
     "torch.nn.modules.sparse.Embedding": f"{TORCH}generated/torch.nn.Embedding.html",
     "collections.abc.Callable": f"{PYTHON}collections.abc.html#collections.abc.Callable",
+    "collections.abc.Iterable": f"{PYTHON}collections.abc.html#collections.abc.Iterable",
     "collections.abc.Iterator": f"{PYTHON}collections.abc.html#collections.abc.Iterator",
     "collections.abc.Mapping": f"{PYTHON}collections.abc.html#collections.abc.Mapping",
     "collections.abc.Sequence": f"{PYTHON}collections.abc.html#collections.abc.Sequence",
