@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import mini_attention
+from mini_attention.decoding import KVCache
 from mini_attention.mistakes import MISTAKES, RUNNING
 from mini_attention.mistakes.formula import FORMULA, Formula
 from mini_attention.mistakes.layers import LAYER, Layer
@@ -355,6 +356,16 @@ def test_a_mistake_is_caught_when_tests_of_two_kinds_fail():
 def test_what_fails_under_the_control_too_catches_nothing():
     assert not is_caught(result(contract=["a"], masks=["b"]), result(masks=["b"]))
     assert is_caught(result(contract=["a"], masks=["b", "c"]), result(masks=["b"]))
+
+
+def test_the_right_layer_in_steps_keeps_keys_as_the_package_does():
+    x = torch.randn(B, I, 6)
+    layer, right = Layer(6, H), mini_attention.MultiHeadAttention(6, H)
+    right.load_state_dict(layer.state_dict())
+    caches = KVCache(I), KVCache(I)
+    for token in x.split(1, dim=1):
+        ours, expected = layer(token, cache=caches[0]), right(token, cache=caches[1])
+        torch.testing.assert_close(ours, expected)
 
 
 @pytest.mark.parametrize("ended", ["crashed", "timed out"])
