@@ -358,6 +358,7 @@ def test_what_fails_under_the_control_too_catches_nothing():
     assert is_caught(result(contract=["a"], masks=["b", "c"]), result(masks=["b"]))
 
 
+@torch.no_grad()
 def test_the_right_layer_in_steps_keeps_keys_as_the_package_does():
     x = torch.randn(B, I, 6)
     layer, right = Layer(6, H), mini_attention.MultiHeadAttention(6, H)
