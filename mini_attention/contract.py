@@ -154,6 +154,19 @@ def check_bias(bias: Bias, shape: torch.Size, query: Tensor) -> None:
     _check_pairs("bias", bias, shape, query.device)
 
 
+def check_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1; got {size}")
+
+
+def check_divides(**sizes: int) -> None:
+    """The second of two sizes has to divide the first."""
+    (name, size), (other, by) = sizes.items()
+    if size % by:
+        raise ValueError(f"{name} ({size}) must be divisible by {other} ({by})")
+
+
 def check_dropout(dropout_p: float) -> None:
     """Raise unless `dropout_p` is a share: torch's kernel would name another reason, or none."""
     if not 0 <= dropout_p <= 1:  # this way round NaN is an error too

@@ -20,6 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
+from .contract import check_divides
+
 SOFTMAX = 5  # elementwise operations a score
 COLUMNS = ("parameters", "multiply_adds", "elementwise", "bytes")
 
@@ -196,7 +198,7 @@ def multi_head_cost(
     value_size = d_model if value_size is None else value_size
     _check_sizes(0, batch=batch)
     _check_sizes(1, d_model=d_model, num_heads=num_heads, key_size=key_size, value_size=value_size)
-    _check_divides(d_model=d_model, num_heads=num_heads)
+    check_divides(d_model=d_model, num_heads=num_heads)
     d = d_model // num_heads
     core = attention_cost(b=batch, h=num_heads, i=i, j=j, d=d, e=d, mask=mask, itemsize=itemsize)
     project = partial(_project, proj_bias=proj_bias, itemsize=itemsize)
@@ -236,8 +238,8 @@ def decoding_cost(
     g = num_heads if num_kv_heads is None else num_kv_heads
     _check_sizes(0, new=new, batch=batch)
     _check_sizes(1, d_model=d_model, num_heads=num_heads, num_kv_heads=g)
-    _check_divides(d_model=d_model, num_heads=num_heads)
-    _check_divides(num_heads=num_heads, num_kv_heads=g)
+    check_divides(d_model=d_model, num_heads=num_heads)
+    check_divides(num_heads=num_heads, num_kv_heads=g)
     if new > n:
         raise ValueError(f"new must be at most n = {n}; got {new}")
     d = d_model // num_heads
@@ -391,12 +393,6 @@ def _project(
         elementwise=positions * features * proj_bias,
         bytes=positions * features * itemsize,
     )
-
-
-def _check_divides(**sizes: int) -> None:
-    (name, size), (other, by) = sizes.items()
-    if size % by:
-        raise ValueError(f"{name} ({size}) must be divisible by {other} ({by})")
 
 
 def _check_sizes(least: int, **sizes: int) -> None:

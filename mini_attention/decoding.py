@@ -21,7 +21,11 @@ from .rules import MaskRule
 
 
 class Cache(ABC):
-    """What a layer hands its new keys and values to, and gets all back that new queries need."""
+    """What a layer hands its new keys and values to, and gets all back that new queries need.
+
+    A call that fails after that, because its mask does not fit, leaves them in the cache: `reset`
+    it or begin a new one, as the positions would count twice.
+    """
 
     def __init__(self) -> None:
         self.keys: Tensor | None = None

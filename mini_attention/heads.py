@@ -11,7 +11,7 @@ from einops import rearrange, repeat
 from torch import Tensor, nn
 
 from . import convert, plug
-from .contract import Bias, Mask, check_like
+from .contract import Bias, Mask, check_divides, check_like, check_sizes
 from .decoding import Cache
 from .functional import fused_attention
 from .plug import Attend
@@ -63,8 +63,8 @@ class SingleHeadAttention(nn.Module):
         d_value = d_head if d_value is None else d_value
         key_size = d_model if key_size is None else key_size
         value_size = d_model if value_size is None else value_size
-        _check_sizes(d_model=d_model, d_head=d_head, d_value=d_value)
-        _check_sizes(key_size=key_size, value_size=value_size)
+        check_sizes(d_model=d_model, d_head=d_head, d_value=d_value)
+        check_sizes(key_size=key_size, value_size=value_size)
         self.dropout = _checked_rate(dropout)
         self.attend = attend
         self.q_proj = nn.Linear(d_model, d_head, bias=proj_bias)
@@ -144,14 +144,10 @@ class MultiHeadAttention(nn.Module):
         key_size = d_model if key_size is None else key_size
         value_size = d_model if value_size is None else value_size
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        _check_sizes(d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads)
-        _check_sizes(key_size=key_size, value_size=value_size)
-        if d_model % num_heads:
-            raise ValueError(f"d_model ({d_model}) must be divisible by num_heads ({num_heads})")
-        if num_heads % num_kv_heads:
-            raise ValueError(
-                f"num_heads ({num_heads}) must be divisible by num_kv_heads ({num_kv_heads})"
-            )
+        check_sizes(d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads)
+        check_sizes(key_size=key_size, value_size=value_size)
+        check_divides(d_model=d_model, num_heads=num_heads)
+        check_divides(num_heads=num_heads, num_kv_heads=num_kv_heads)
         shared = num_kv_heads * (d_model // num_heads)
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
@@ -308,12 +304,6 @@ def _per_head(pairs: Pairs) -> Pairs:
     if isinstance(pairs, Rule):
         return pairs.per_item()
     return rearrange(pairs, "b i j -> b 1 i j")
-
-
-def _check_sizes(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1; got {size}")
 
 
 def _checked_rate(dropout: float) -> float:

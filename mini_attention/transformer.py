@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .contract import Mask
+from .contract import Mask, check_sizes
 from .decoding import BlockCache, DecoderCache
 from .functional import fused_attention
 from .heads import MultiHeadAttention, SingleHeadAttention
@@ -46,7 +46,7 @@ class FeedForward(nn.Module):
     def __init__(self, d_model: int, d_hidden: int | None = None) -> None:
         super().__init__()
         d_hidden = 4 * d_model if d_hidden is None else d_hidden
-        _check_sizes(d_model=d_model, d_hidden=d_hidden)
+        check_sizes(d_model=d_model, d_hidden=d_hidden)
         self.widen = nn.Linear(d_model, d_hidden)
         self.narrow = nn.Linear(d_hidden, d_model)
 
@@ -250,7 +250,7 @@ class Transformer(nn.Module):
         attend: Attend = fused_attention,
     ) -> None:
         super().__init__()
-        _check_sizes(source_size=source_size, target_size=target_size, num_layers=num_layers)
+        check_sizes(source_size=source_size, target_size=target_size, num_layers=num_layers)
         how: dict[str, Any] = {"dropout": dropout, "residual": residual, "attend": attend}
         sizes = (d_model, num_heads, d_hidden)
         self.source_embedding = nn.Embedding(source_size, d_model)
@@ -386,9 +386,3 @@ def _looked_up(tokens: Tensor, embedding: nn.Embedding) -> Tensor:
             f"got {tokens.min()} to {tokens.max()}"
         ) from None
     return rows
-
-
-def _check_sizes(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1; got {size}")

@@ -191,6 +191,15 @@ def test_a_mask_of_the_whole_run_does_not_fit_a_step():
         layer(x[:, :1], mask=causal_mask(N), cache=cache)
 
 
+def test_a_call_that_fails_for_its_mask_leaves_its_keys_until_the_cache_is_reset():
+    layer, x, cache = some_layer(), some_words(), KVCache(N)
+    with pytest.raises(ValueError, match="mask of shape"):
+        layer(x, mask=causal_mask(2), cache=cache)
+    assert len(cache) == N
+    cache.reset()
+    assert_same(layer(x, mask=cache.mask(N), cache=cache), layer(x, mask=causal_mask(N)))
+
+
 # What a layer computes, and what a cache keeps.
 
 

@@ -1,7 +1,7 @@
 """What `make book`, `make test` and their kin do, step by step.
 
     python -m tools.steps book          build the book strictly, from nothing
-    python -m tools.steps test          everything: style, types, tests, notebooks, the book
+    python -m tools.steps test          everything: style, types, tests, notebooks, the pages
     python -m tools.steps unit          the tests of the package that take a minute together
     python -m tools.steps package       all tests of the package, with the torch in .venv
     python -m tools.steps full          the tests that there is no time for in `test`
