@@ -200,7 +200,7 @@ def listening(page, address, faults):
     heard = {
         "pageerror": lambda error: faults.append(str(error)),
         "console": lambda m: faults.append(f"{m.type}: {m.text}") if m.type in LOUD else None,
-        "requestfailed": lambda request: faults.append(f"failed: {request.url}"),
+        "requestfailed": lambda r: None if was_left(r) else faults.append(f"failed: {r.url}"),
         "response": lambda r: faults.append(f"{r.status}: {r.url}") if r.status > 399 else None,
         "request": lambda r: None if own(r.url, address) else faults.append(f"asks {r.url}"),
     }
@@ -209,6 +209,11 @@ def listening(page, address, faults):
     yield
     for event, note in heard.items():
         page.remove_listener(event, note)
+
+
+def was_left(request):
+    """Whether the page was left before its icon, which comes after all else, had arrived."""
+    return request.url.endswith("/favicon.svg") and request.failure == "net::ERR_ABORTED"
 
 
 def own(url, address):

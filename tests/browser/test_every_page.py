@@ -215,8 +215,10 @@ def test_a_link_that_leads_nowhere_is_found(site, address):
     assert not broken(site, address, "https://example.org/nowhere")
 
 
-def found_by_search(page, base):
-    page.goto(f"{base}/search.html?q=softmax")
+SEARCH = "search.html?q=softmax"
+
+
+def found_by_search(page):
     links = page.locator("#search-results li a")
     links.first.wait_for()
     urls = links.evaluate_all("all => all.map(link => link.href)")
@@ -226,7 +228,7 @@ def found_by_search(page, base):
 
 
 def test_the_search_finds_a_term_and_leads_to_it(visit, site, address):
-    urls = found_by_search(visit("search.html"), address)
+    urls = found_by_search(visit(SEARCH))
     none_of([url for url in urls if broken(site, address, url)])
 
 
@@ -254,7 +256,8 @@ def test_a_page_works_as_a_file(offline, site, name):
 
 def test_the_search_works_in_files(offline, site):
     """Without excerpts: Sphinx fetches them, and browsers let no file fetch another."""
-    urls = found_by_search(offline, site.as_uri())
+    offline.goto(f"{site.as_uri()}/{SEARCH}")
+    urls = found_by_search(offline)
     none_of([url for url in urls if broken(site, site.as_uri(), url)])
 
 
