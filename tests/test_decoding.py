@@ -248,9 +248,9 @@ def test_a_rolling_cache_stops_growing():
     assert cache.seen == 10
 
 
-@pytest.mark.parametrize("cache", [KVCache(4), RollingCache(4)], ids=["all", "rolling"])
-def test_what_is_kept_does_not_follow_what_came_in(cache):
-    key, value = keys_and_values()
+@pytest.mark.parametrize("kind", [KVCache, RollingCache])
+def test_what_is_kept_does_not_follow_what_came_in(kind):
+    cache, (key, value) = kind(4), keys_and_values()
     before = key.clone(), value.clone()
     cache.append(key, value)
     key.zero_()
@@ -269,9 +269,9 @@ def test_a_copy_goes_its_own_way():
     assert_same(in_steps(layer, x[:, 4:], [1, 1], cache), expected)
 
 
-@pytest.mark.parametrize("cache", [KVCache(N), RollingCache(2)], ids=["all", "rolling"])
-def test_a_cache_that_is_reset_begins_anew(cache):
-    layer, x = some_layer(), some_words()
+@pytest.mark.parametrize("kind", [partial(KVCache, N), partial(RollingCache, 2)])
+def test_a_cache_that_is_reset_begins_anew(kind):
+    layer, x, cache = some_layer(), some_words(), kind()
     expected = in_steps(layer, x, [4, 2], cache)
     cache.reset()
     assert len(cache) == cache.seen == 0
