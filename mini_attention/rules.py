@@ -257,9 +257,9 @@ class Stored(MaskRule):
         if not len(some):
             return range(0), range(0)
         first, last = int(some[0]), int(some[-1])
-        missing = missing[missing > first]
+        missing = missing[missing >= first]
         every = range(first, int(missing[0]) if len(missing) else len(keys))
-        return range(first, last + 1), every if rows[:, first].all() else range(0)
+        return range(first, last + 1), every
 
 
 class Finite(MaskRule):
