@@ -103,7 +103,7 @@ class Piece:
     def restrict_(self, scores: Tensor, heads: slice, bias: Tensor | None, unit: float) -> None:
         """Add the bias, in units, to scores `h i j`, and put -inf where the mask forbids."""
         if self.bias is not None:
-            scores.add_(self._of(heads, self.bias).to(scores.dtype), alpha=unit)
+            scores.add_(self._of(heads, self.bias), alpha=unit)
         elif bias is not None:
             added = self._of(heads, part(bias, self.queries, self.keys))
             limit = torch.finfo(scores.dtype).max / 2  # what is finite stays so in other units

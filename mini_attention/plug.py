@@ -28,7 +28,7 @@ def call(
     *,
     bias: Bias | None = None,
     scale: float | None = None,
-    dropout_p: float = 0.0,
+    dropout_p: float,
 ) -> Tensor:
     """Call a plugged-in function, with tensors in place of rules unless it takes rules.
 

@@ -281,7 +281,7 @@ def _check_pairing(pairing: str) -> None:
 
 
 def _check_base(base: float) -> None:
-    if not 0 < base < float("inf"):
+    if not 0 < base < torch.inf:
         raise ValueError(f"base must be positive and finite; got {base}")
 
 
