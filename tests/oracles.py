@@ -95,9 +95,15 @@ def with_gradients(function: Callable[..., Tensor], **tensors: Tensor) -> dict[s
     leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in tensors.items()}
     output = function(**leaves)
     fixed = torch.Generator().manual_seed(1)
-    upstream = torch.randn(output.shape, dtype=torch.float64, generator=fixed).to(output.dtype)
-    gradients = torch.autograd.grad(output, list(leaves.values()), upstream)
+    upstream = torch.randn(output.shape, dtype=torch.float64, generator=fixed, device="cpu")
+    gradients = torch.autograd.grad(output, list(leaves.values()), upstream.to(output.dtype))
     return {"output": output.detach(), **dict(zip(leaves, gradients, strict=True))}
+
+
+def with_another_default(function: Callable[..., Tensor], **tensors: Tensor) -> dict[str, Tensor]:
+    """The same where torch puts a tensor on another device unless it is told which."""
+    with torch.device("meta"):
+        return with_gradients(function, **tensors)
 
 
 def torch_layer(d_model: int, num_heads: int, **options) -> nn.MultiheadAttention:

@@ -24,6 +24,7 @@ from tests.oracles import (
     naive_attention,
     some_bias,
     some_mask,
+    with_another_default,
     with_gradients,
 )
 
@@ -357,6 +358,31 @@ def test_no_input_is_written_to(attend):
     attention_scores(given["query"], given["key"], bias=given["bias"])
     for name, tensor in given.items():
         assert torch.equal(tensor.nan_to_num(), before[name].nan_to_num()), name
+
+
+@pytest.mark.parametrize("by", ["mask", "bias", "both"])
+def test_what_is_made_is_made_where_the_inputs_are(attend, by):
+    function, tensors = partial(attend, **nothing_for_query_3(by)), inputs(B, H)
+    expected = with_gradients(function, **tensors)
+    assert_same(with_another_default(function, **tensors), expected)
+
+
+@pytest.fixture
+def float64_by_default():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.usefixtures("float64_by_default")
+def test_what_is_made_has_the_dtype_of_the_inputs_whatever_torchs_default(attend, dtype):
+    given, tensors = nothing_for_query_3("both", dtype), inputs(B, H, dtype=dtype)
+    actual = with_gradients(partial(attend, **given), **tensors)
+    torch.set_default_dtype(torch.float32)
+    expected = with_gradients(partial(attend, **given), **tensors)
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
 # 8. Dropout acts on the weights.

@@ -169,6 +169,14 @@ def test_without_gradients_any_mode_will_do(kind):
     assert_same(inferred.clone(), in_steps(layer, x, [2, 1, 3], kind()))
 
 
+@pytest.mark.parametrize("kind", [partial(KVCache, N), partial(RollingCache, 2)])
+def test_what_is_made_for_a_cache_is_made_where_the_inputs_are(attend, kind):
+    layer, x = some_layer(attend=attend, num_kv_heads=2), some_words()
+    expected = in_steps(layer, x, [3, 1, 2], kind())
+    with torch.device("meta"):  # for what nobody says a device for
+        assert_same(in_steps(layer, x, [3, 1, 2], kind()), expected)
+
+
 def test_no_positions_are_an_empty_step():
     layer, x, cache = some_layer(), some_words(), KVCache(N)
     assert_same(in_steps(layer, x, [0, 4, 0, 2], cache), layer(x, mask=causal_mask(N)))

@@ -385,6 +385,22 @@ def test_a_mistake_is_an_error_with_its_numbers(message):
     assert caught.type is (TypeError if is_of_type else ValueError)
 
 
+def test_sizes_of_1_will_do():
+    smallest = {"num_heads": 1, "num_layers": 1, "d_hidden": 1}
+    built = Transformer(1, 1, d_model=2, **smallest).double().eval()
+    zeros = torch.zeros(B, I, dtype=torch.long)
+    assert built(zeros, zeros).shape == (B, I, 1)
+    assert FeedForward(1, 1)(torch.ones(B, 1)).shape == (B, 1)
+
+
+def test_what_a_model_makes_is_made_where_its_tokens_are():
+    built, (source, target) = model(), sources_and_targets()
+    expected, written = built(source, target), greedy(built, source, start=5, steps=4)
+    with torch.device("meta"):  # for what nobody says a device for
+        assert_same(built(source, target), expected)
+        assert torch.equal(greedy(built, source, start=5, steps=4), written)
+
+
 def test_tokens_of_32_bits_do_as_well():
     built, (source, target) = model(), sources_and_targets()
     assert_same(built(source.int(), target.int()), built(source, target))
