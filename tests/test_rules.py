@@ -26,7 +26,18 @@ from mini_attention import (
 )
 from mini_attention.contract import takes_rules
 from mini_attention.rules import BiasRule, MaskRule, positions
-from tests.oracles import B, H, I, J, assert_same, inputs, some_bias, some_mask, with_gradients
+from tests.oracles import (
+    B,
+    H,
+    I,
+    J,
+    assert_same,
+    inputs,
+    some_bias,
+    some_mask,
+    with_another_default,
+    with_gradients,
+)
 from tests.strategies import lengths, random_mask, seeds
 
 META = torch.device("meta")
@@ -52,6 +63,14 @@ class Nearer(BiasRule):
     def block(self, queries, keys, device=None):
         i, j = positions(queries, keys, device)
         return 1.0 / (1 + (i - j).abs())
+
+
+class Distance(BiasRule):
+    """Another one, of whole numbers."""
+
+    def block(self, queries, keys, device=None):
+        i, j = positions(queries, keys, device)
+        return -(i - j).abs()
 
 
 # What they say, pair by pair.
@@ -200,6 +219,7 @@ NOTHING_TO_REACH = {
         torch.tensor([5]), torch.tensor([1, 2])
     ),
     "documents of no item": lambda: rules.document(torch.zeros(0, I).long()),
+    "a tensor that forbids all": lambda: rules.Stored(torch.zeros(I, J, dtype=torch.bool)),
     "lengths of no item": lambda: rules.padding([], J),
 }
 
@@ -244,6 +264,50 @@ def test_a_window_that_lies_before_all_keys_reaches_none():
 def test_seen_keys_are_found_over_many_blocks_of_queries():
     rule = rules.window(1000, 2000, before=3, align="start") & rules.causal(1000, 2000)
     assert rule.seen().tolist() == [True] * 1000 + [False] * 1000
+
+
+class OneSeesAll(MaskRule):
+    """All queries see the first key, and one of them sees the others too."""
+
+    def __init__(self, shape, query):
+        super().__init__(shape)
+        self.query = query
+
+    def block(self, queries, keys, device=None):
+        i, j = positions(queries, keys, device)
+        return (i == self.query) | (j == 0)
+
+
+@pytest.mark.parametrize("query", [0, 127, 128, 299])
+def test_a_key_is_seen_whichever_query_sees_it(query):
+    assert OneSeesAll((300, J), query).seen() is None
+    assert OneSeesAll((300, J), 300).seen().tolist() == [True] + [False] * (J - 1)
+
+
+class StopsAt(MaskRule):
+    """Each query stops at a key of its own, of which a list is kept."""
+
+    def __init__(self, stops, j):
+        super().__init__((len(stops), j))
+        self.stops = stops
+
+    def block(self, queries, keys, device=None):
+        _, j = positions(queries, keys, device)
+        return j < torch.tensor([[self.stops[query]] for query in queries], device=device)
+
+    def reach(self, queries):
+        stops = [self.stops[query] for query in queries]
+        return range(max(stops)), range(min(stops))
+
+
+def test_a_rule_is_asked_about_the_queries_that_it_has(attend):
+    tensors = inputs(B, H)
+    for rule in (
+        StopsAt([4], J),
+        StopsAt([2, 3, 3, 4, 6], J),
+        StopsAt([4], J) & rules.causal(I, J),
+    ):
+        assert_same(attend(**tensors, mask=rule), attention(**tensors, mask=rule.tensor()))
 
 
 @given(h=st.integers(1, 5), i=lengths, j=lengths, align=aligned)
@@ -371,6 +435,28 @@ def test_a_rule_without_tensors_goes_to_any_device():
     assert rules.causal(I, J).tensor().device == torch.device("cpu")
 
 
+@pytest.mark.parametrize("name", ["causal", "lengths", "a rule and a tensor", "a reader's own"])
+def test_a_mask_is_made_where_the_query_is(attend, name):
+    function, tensors = partial(attend, mask=MASK_RULES[name]()), inputs(B, H)
+    expected = with_gradients(function, **tensors)
+    assert_same(with_another_default(function, **tensors), expected)
+
+
+@pytest.mark.parametrize("name", ["ALiBi", "a reader's own"])
+def test_a_bias_is_made_where_the_query_is(attend, name):
+    function, tensors = partial(attend, bias=BIAS_RULES[name]()), inputs(B, H)
+    expected = with_gradients(function, **tensors)
+    assert_same(with_another_default(function, **tensors), expected)
+
+
+def test_the_keys_that_are_seen_are_found_on_the_device_that_is_asked_for():
+    own = EverySecond((1, J))
+    for rule in (own, own & (torch.arange(J) > 2)[None], rules.causal(I, J) & own):
+        expected = rule.seen()
+        with META:
+            assert torch.equal(rule.seen("cpu"), expected)
+
+
 def test_a_rule_on_another_device_is_an_error(attend):
     rule = rules.causal(I, J) & some_mask(I, J).to(META)
     with pytest.raises(ValueError, match="mask must be on the device of query, cpu; got meta"):
@@ -389,6 +475,7 @@ MASK_RULES = {
 BIAS_RULES = {
     "ALiBi": lambda: rules.alibi(H, I, J),
     "a reader's own": lambda: Nearer((I, J)),
+    "whole numbers": lambda: Distance((I, J)),
 }
 
 
