@@ -2,6 +2,8 @@
 
 import math
 from functools import partial
+from itertools import product
+from operator import itemgetter
 
 import pytest
 import torch
@@ -23,6 +25,7 @@ from tests.oracles import (
     naive_attention,
     some_bias,
     some_mask,
+    with_another_default,
     with_gradients,
 )
 
@@ -178,9 +181,15 @@ def test_a_piece_with_nothing_allowed_adds_nothing(cut, hidden):
     assert_is_attention(cut(5, 3), inputs(B, H), mask)
 
 
+@pytest.mark.parametrize("side", [{"before": 6}, {"before": 1, "after": 8}, {"before": None}])
+def test_a_piece_may_lie_on_either_side_of_the_keys_that_all_queries_see(cut, side):
+    assert_is_attention(cut(4, 2), inputs(i=17, j=19), rules.window(17, 19, **side))
+
+
+@pytest.mark.parametrize("b", [1, B])
 @pytest.mark.parametrize("by", [(0, 1, 2), (0, 1, 2, 3)], ids=["no bias", "the bias too"])
-def test_vmap_goes_through_its_items_one_by_one(cut, by):
-    query, key, value = inputs(B, H).values()
+def test_vmap_goes_through_its_items_one_by_one(cut, by, b):
+    query, key, value = inputs(b, H).values()
     bias, function = some_bias(I, J), cut(2, 3)
 
     def loss(query, key, value, bias):
@@ -188,7 +197,7 @@ def test_vmap_goes_through_its_items_one_by_one(cut, by):
 
     gradient = torch.func.grad(loss, by)
     mapped = torch.func.vmap(gradient, (0, None, 1, None))(query, key[0], value.movedim(0, 1), bias)
-    each = [gradient(query[item], key[0], value[item], bias) for item in range(B)]
+    each = [gradient(query[item], key[0], value[item], bias) for item in range(b)]
     for actual, expected in zip(mapped, zip(*each, strict=True), strict=True):
         assert_same(actual, torch.stack(expected))
 
@@ -217,12 +226,24 @@ def test_keys_that_nobody_sees_can_hold_anything(cut, by, junk):
     assert_same(actual, expected)
 
 
+@pytest.mark.parametrize("end", ["min", "max"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-def test_the_lowest_bias_there_is_forbids_nothing(cut, dtype):
+def test_the_lowest_and_the_largest_bias_there_are_forbid_nothing(cut, dtype, end):
     tensors = inputs(B, H, dtype=dtype)
-    bias = torch.full((I, J), torch.finfo(dtype).min, dtype=dtype)
+    bias = torch.full((I, J), getattr(torch.finfo(dtype), end), dtype=dtype)
     mean = tensors["value"].double().mean(-2, keepdim=True).expand(B, H, I, E).to(dtype)
     torch.testing.assert_close(cut(2, 3)(**tensors, bias=bias), mean)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_biases_up_to_half_of_the_largest_number_are_told_apart(cut, dtype, sign):
+    tensors, half = inputs(B, H, dtype=dtype), torch.finfo(dtype).max / 2
+    bias = torch.full((I, J), sign * half, dtype=dtype)
+    bias[:, 3] = bias[:, 4] = 0.9 * sign * half
+    chosen = [3, 4] if sign < 0 else [0, 1, 2, 5, 6]
+    mean = tensors["value"][:, :, chosen].mean(-2, keepdim=True).expand(B, H, I, E)
+    assert_same(cut(2, 3)(**tensors, bias=bias), mean)
 
 
 def test_nan_in_a_bias_stays_in_its_row(cut):
@@ -259,6 +280,89 @@ def test_a_gradient_penalty_is_an_error(by, learned):
 def test_there_is_no_dropout():
     with pytest.raises(TypeError, match="unexpected keyword argument 'dropout_p'"):
         blocked_attention(**inputs(), dropout_p=0.1)
+
+
+# Where it is computed.
+
+
+@pytest.mark.parametrize("bias", ["nothing", "a bias for each", "a bias that forbids", "ALiBi"])
+@pytest.mark.parametrize("mask", ["nothing", "a window", "a mask for each", "two rules"])
+def test_what_is_made_is_made_where_the_inputs_are(cut, mask, bias):
+    function, tensors, given = cut(2, 3), inputs(B, H), BIASES[bias]()
+    function = partial(function, mask=MASKS[mask]())
+    if isinstance(given, torch.Tensor):
+        tensors["bias"] = given
+    else:
+        function = partial(function, bias=given)
+    expected = with_gradients(function, **tensors)
+    assert_same(with_another_default(function, **tensors), expected)
+
+
+# How it is cut unless somebody says so: in another way the numbers are the same, and slower.
+
+
+def layout_of(count: int, i: int, j: int, mask=None, bias=None, rows=None) -> blocks.Layout:
+    query, key = (torch.empty(count, n, 1, device="meta") for n in (i, j))
+    return blocks.Layout.of(query, key, torch.Size([count]), mask, bias, rows)
+
+
+SIZES = {  # heads, queries, keys, whether there is a mask: queries and heads at a time
+    "all fit": ((1, 100, 100, False), (256, 1)),
+    "many keys": ((8, 1024, 1024, False), (256, 1)),
+    "a mask is followed closely": ((8, 1024, 1024, True), (64, 4)),
+    "less closely by more keys": ((8, 1025, 1025, True), (128, 1)),
+    "a row of scores is cut": ((1, 9000, 9000, False), (64, 1)),
+    "20 scores a query": ((1, 20_000, 4096, False), (97, 1)),
+    "one key and many heads": ((2000, 1, 1, False), (256, 1024)),
+    "no keys": ((3, 5, 0, False), (256, 3)),
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+def test_blocks_have_the_sizes_that_were_fastest(case):
+    (count, i, j, masked), expected = SIZES[case]
+    layout = layout_of(count, i, j, rules.causal(i, j) if masked else None)
+    assert (layout.rows, layout.heads) == expected
+
+
+@pytest.mark.parametrize(("i", "j"), list(product([1, 300, 5000, 40_000], repeat=2)))
+@pytest.mark.parametrize("count", [1, 12, 5000])
+@pytest.mark.parametrize("masked", [False, True])
+def test_scores_at_a_time_cost_a_query_no_more_than_20(count, i, j, masked):
+    layout = layout_of(count, i, j, rules.causal(i, j) if masked else None)
+    assert layout.tile <= min(max(20 * count * i, 2**18), 2**19)
+
+
+ORDERS = {
+    "nothing": (None, None, "heads"),
+    "a window": (rules.window(I, J, before=2), None, "heads"),
+    "a tensor": (rules.Stored(torch.ones(I, J, dtype=torch.bool)), None, "queries"),
+    "ALiBi": (None, rules.alibi(4, I, J), "queries"),
+    "a window and ALiBi": (rules.window(I, J, before=2), rules.alibi(4, I, J), "queries"),
+}
+
+
+@pytest.mark.parametrize("case", ORDERS)
+def test_what_is_much_to_remember_is_made_once_for_all_heads(cut, case):
+    mask, bias, first = ORDERS[case]
+    cut(2, 3)
+    layout = layout_of(4, I, J, mask, bias, rows=2)
+    order = [(heads.start, queries.start) for heads, queries, _ in layout]
+    expected = list(product([0, 2], [0, 2, 4]))
+    assert order == sorted(expected, key=itemgetter(0 if first == "heads" else 1))
+
+
+def test_a_mask_is_asked_about_no_pair_that_its_reach_has_answered(cut):
+    asked = []
+
+    class Asked(rules.Window):
+        def block(self, queries, keys, device=None):
+            asked.append(len(queries) * len(keys))
+            return super().block(queries, keys, device)
+
+    tensors = inputs(i=101, j=101)
+    cut(7, 13)(**tensors, mask=Asked((101, 101), first=0, before=None, after=0))
+    assert sum(asked) == 14 * (7 * 6) + 3 * 2  # of 14 squares on the diagonal, and of a smaller one
 
 
 # What is computed, and what is never there.
