@@ -102,6 +102,14 @@ def test_autocast_errs_at_most_twice_as_much_as_the_kernel_under_autocast(attend
         assert (output - exact).abs().max() <= 2 * (kernels - exact).abs().max()
 
 
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_autocast_casts_the_bias_as_the_inputs(attend, dtype):
+    tensors = inputs(B, H, d=E, dtype=torch.float32) | {"bias": some_bias(I, J).float()}
+    with torch.autocast("cpu", dtype=dtype):
+        output = attend(**tensors)
+    assert torch.equal(output, attend(**cast(tensors, dtype)))
+
+
 def half_case(case, dtype, length, seed):
     """Inputs and optional arguments of `dtype`, and what float64 makes of them."""
     torch.manual_seed(seed)

@@ -44,6 +44,7 @@ from tests.oracles import (
     naive_weights,
     some_bias,
     some_mask,
+    with_another_default,
     with_gradients,
 )
 from tests.vectors import assert_is, load, rotated
@@ -147,6 +148,7 @@ OPTIONS = {
     "two features": {"features": 2},
     "all features by number": {"features": D},
     "another base": {"base": 50.0},
+    "a base below 1": {"base": 0.5},
     "a base that is an integer": {"base": 500_000},
 }
 
@@ -236,11 +238,17 @@ def test_features_that_are_not_rotated_pass_untouched(pairing):
 def test_half_precision_is_rounded_once(dtype, pairing):
     x = some(B, N, D, dtype=dtype)
     far = torch.arange(N) + 100_000
-    exact = rotary_embedding(x.double(), far, pairing=pairing)
-    turned = rotary_embedding(x, far, pairing=pairing)
-    assert turned.dtype == dtype
-    rounding = torch.finfo(dtype).eps / 2 * exact.abs() + torch.finfo(dtype).tiny
-    assert ((turned.double() - exact).abs() <= 1.01 * rounding + 1e-6).all()
+    upstream = some(B, N, D, dtype=dtype)
+
+    def run(x, upstream):
+        x = x.detach().requires_grad_()
+        turned = rotary_embedding(x, far, pairing=pairing)
+        return turned, *torch.autograd.grad(turned, x, upstream)
+
+    for turned, exact in zip(run(x, upstream), run(x.double(), upstream.double()), strict=True):
+        assert turned.dtype == dtype
+        rounding = torch.finfo(dtype).eps / 2 * exact.abs() + torch.finfo(dtype).tiny
+        assert ((turned.double() - exact).abs() <= 1.01 * rounding + 1e-6).all()
 
 
 def test_far_positions_are_as_exact_as_the_first_in_float32(pairing):
@@ -253,6 +261,15 @@ def test_only_a_device_without_float64_gets_angles_in_float32():
     assert position._widest(torch.device("mps")) == torch.float32
     for device in ("cpu", "cuda", "meta"):
         assert position._widest(torch.device(device)) == torch.float64
+
+
+def test_positions_are_counted_where_the_inputs_are(pairing):
+    for function, tensors in (
+        (partial(rotary_embedding, pairing=pairing), {"x": some(B, H, N, D)}),
+        (RotaryAttention(attention, pairing=pairing), inputs(B, H, d=D)),
+    ):
+        expected = with_gradients(function, **tensors)
+        assert_same(with_another_default(function, **tensors), expected)
 
 
 def test_inputs_are_read_and_never_written(pairing):
@@ -644,7 +661,7 @@ TURN = {
         features=3
     ),
     "features must be at most the 22 that there are; got 24": lambda: rotary_embedding(
-        some(N, D), features=24
+        some(B, H, N, D), features=24
     ),
     'pairing must be "halves" or "neighbours"; got \'interleaved\'': lambda: rotary_embedding(
         some(N, D), pairing="interleaved"
