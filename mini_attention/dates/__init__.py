@@ -125,15 +125,12 @@ def draw(
 # Tokens
 
 
-def _characters() -> list[str]:
-    texts = [FIELD.sub(lambda found: found[1] or "", form.pattern) for form in ALL]
-    for words in WORDS.values():
-        texts += [word for names in words.values() for word in names]
-    return sorted({*"0123456789", *"".join(texts)})
-
-
+_TEXTS = [
+    *(FIELD.sub(lambda found: found[1] or "", form.pattern) for form in ALL),
+    *(word for words in WORDS.values() for names in words.values() for word in names),
+]
 # A language is one token, a character is one.
-SOURCE_TOKENS = ["pad", *WORDS, *_characters()]
+SOURCE_TOKENS = ["pad", *WORDS, *sorted({*"0123456789", *"".join(_TEXTS)})]
 TARGET_TOKENS = ["pad", "start", "stop", *"-0123456789"]
 _SOURCE = {token: number for number, token in enumerate(SOURCE_TOKENS)}
 _TARGET = {token: number for number, token in enumerate(TARGET_TOKENS)}
