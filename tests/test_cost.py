@@ -490,6 +490,7 @@ step = partial(cost.decoding_cost, M, H, J)
         ),
         (partial(cost.decoding_cost, 0, H, J), ValueError, "d_model must be at least 1; got 0"),
         (partial(cost.decoding_cost, M, 0, J), ValueError, "num_heads must be at least 1; got 0"),
+        (partial(cost.moved_by_decoding, M, H, J, new=8), ValueError, "new must be at most n = 7"),
         (partial(cost.moved_by_decoding, M, 2, J), ValueError, r"d_model \(33\) must be divisible"),
     ],
 )

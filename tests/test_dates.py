@@ -31,6 +31,7 @@ from mini_attention.dates import (
     write,
     written,
 )
+from mini_attention.transformer import Transformer
 
 GERMAN = Format("de", "long", "d. MMMM y")
 
@@ -195,6 +196,31 @@ def test_padding_changes_no_answer_unless_it_can_be_seen():
     assert alone == expected[:20]
     in_company = [answers(model, [text], hides_padding=False, more=20)[0] for text in texts[:20]]
     assert in_company != alone
+
+
+class Looked(Transformer):
+    """A model that remembers the sources that it has read."""
+
+    def encode(self, source, source_mask=None):
+        self.source, self.hides = source, source_mask is not None
+        return super().encode(source, source_mask)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_source_takes_no_more_places_than_its_longest_text_and_those_asked_for(count):
+    model, texts = dates.build(Looked), draw(count, Random(14))
+    longest = max((len(example.text) for example in texts), default=0)
+    for more in (None, 0, 5):
+        answers(model, texts, **({} if more is None else {"more": more}))
+        assert model.source.shape == (count, 1 + longest + (more or 0))
+        assert model.hides
+
+
+def test_a_share_is_that_of_the_answers_to_the_same_question():
+    model, texts = dates.build(Looked), draw(2, Random(15))
+    share_right(model, texts, more=3, hides_padding=False)
+    assert model.source.shape[1] == 1 + max(len(example.text) for example in texts) + 3
+    assert not model.hides
 
 
 def test_a_share_counts_whole_answers():

@@ -199,15 +199,6 @@ def test_a_mask_of_the_whole_run_does_not_fit_a_step():
         layer(x[:, :1], mask=causal_mask(N), cache=cache)
 
 
-def test_a_call_that_fails_for_its_mask_leaves_its_keys_until_the_cache_is_reset():
-    layer, x, cache = some_layer(), some_words(), KVCache(N)
-    with pytest.raises(ValueError, match="mask of shape"):
-        layer(x, mask=causal_mask(2), cache=cache)
-    assert len(cache) == N
-    cache.reset()
-    assert_same(layer(x, mask=cache.mask(N), cache=cache), layer(x, mask=causal_mask(N)))
-
-
 # What a layer computes, and what a cache keeps.
 
 
@@ -423,7 +414,8 @@ def test_a_cache_that_does_not_fit_the_decoder_is_an_error(message):
 
 
 def test_a_decoder_without_caches_is_an_error():
-    with pytest.raises(ValueError, match="a decoder has at least one block"):
+    message = "^a decoder has at least one block: give a cache for each$"
+    with pytest.raises(ValueError, match=message):
         DecoderCache([])
 
 
@@ -516,3 +508,106 @@ NEGATIVE = {
 def test_sizes_below_0_are_errors(message):
     with pytest.raises(ValueError, match=message):
         NEGATIVE[message]()
+
+
+# Calls that fail, and leave a cache as it was.
+
+
+def breaks_with(error: BaseException):
+    """A function to attend with that breaks after the cache has the new keys."""
+
+    def attend(query, key, value, mask=None, *, bias=None, scale=None):
+        raise error
+
+    return attend
+
+
+FAULTS = {
+    "a mask that does not fit": (ValueError, {"mask": torch.ones(3, 3, dtype=torch.bool)}, None),
+    "a mask of floats": (TypeError, {"mask": torch.ones(2, 6)}, None),
+    "a bias that does not fit": (ValueError, {"bias": torch.zeros(3, 3).double()}, None),
+    "no memory": (MemoryError, {}, breaks_with(MemoryError())),
+    "a key pressed": (KeyboardInterrupt, {}, breaks_with(KeyboardInterrupt())),
+}
+
+
+def unchanged(cache: Cache, before: dict) -> bool:
+    return len(vars(cache)) == len(before) and all(
+        vars(cache)[name] is what for name, what in before.items()
+    )
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("start", [0, 4], ids=["at first", "later"])
+@pytest.mark.parametrize("kind", [partial(KVCache, N), partial(RollingCache, 2)])
+def test_a_call_that_fails_leaves_the_cache_as_it_was(kind, start, fault):
+    error, given, broken = FAULTS[fault]
+    layer, x, cache = some_layer(num_kv_heads=2), some_words(), kind()
+    mask = window_mask(N, before=2) if isinstance(cache, RollingCache) else causal_mask(N)
+    expected, attend = layer(x, mask=mask), layer.attend
+    outputs = [layer(x[:, :start], mask=cache.mask(start), cache=cache)] if start else []
+    before = dict(vars(cache))
+    layer.attend = broken or attend
+    with pytest.raises(error):
+        layer(x[:, start : start + 2], cache=cache, **given)
+    assert unchanged(cache, before)
+    layer.attend = attend
+    outputs.append(in_steps(layer, x[:, start:], [1, N - start - 1], cache))
+    assert_same(torch.cat(outputs, dim=1), expected)
+
+
+def test_a_block_that_fails_across_takes_back_what_it_looked_back_at():
+    block, x, memory = DecoderBlock(M, H).double(), some_words(), some_words(n=7)
+    expected, cache = block(x, memory, causal_mask(N)), BlockCache(KVCache(N), MemoryCache())
+    outputs = []
+    for new in x.split(2, dim=1):
+        before = [dict(vars(one)) for one in cache]
+        with pytest.raises(ValueError, match="mask of shape"):
+            block(new, memory, cache.back.mask(2), padding_mask([5, 4], 6), cache=cache)
+        assert all(map(unchanged, cache, before))
+        outputs.append(block(new, memory, cache.back.mask(2), cache=cache))
+    assert_same(torch.cat(outputs, dim=1), expected)
+
+
+def test_the_caches_of_a_decoder_stay_in_step_when_a_later_block_fails():
+    model, memory, target = some_model(), some_words(n=7), torch.randint(19, (B, N))
+    expected, cache = model.decode(target, memory), DecoderCache([KVCache(N), KVCache(4)])
+    logits = [model.decode(target[:, :3], memory, cache=cache)]
+    with pytest.raises(ValueError, match="room for 4 positions, holds 3 and was given 2 more"):
+        model.decode(target[:, 3:5], memory, cache=cache)
+    assert [block.back.seen for block in cache.blocks] == [3, 3]
+    logits.append(model.decode(target[:, 3:4], memory, cache=cache))
+    assert_same(torch.cat(logits, dim=1), expected[:, :4])
+
+
+def test_a_memory_that_does_not_fit_is_not_taken_for_the_first():
+    model, memory, target = some_model(), some_words(n=7), torch.randint(19, (B, N))
+    cache = room_for(model, N)
+    with pytest.raises(ValueError, match="key must have the axes"):
+        model.decode(target, memory[..., 1:], cache=cache)
+    assert cache.bytes == cache.seen == 0
+    assert_same(model.decode(target, memory, cache=cache), model.decode(target, memory))
+
+
+def test_what_was_written_without_room_may_be_written_again():
+    model, source = some_model(), torch.randint(29, (B, 7))
+    cache = room_for(model, 4)
+    with pytest.raises(ValueError, match="room for 4 positions, holds 4 and was given 1 more"):
+        greedy(model, source, start=1, steps=5, cache=cache)
+    assert cache.bytes == cache.seen == 0
+    written = greedy(model, source, start=1, steps=4, cache=cache)
+    assert torch.equal(written, greedy(model, source, start=1, steps=4))
+
+
+def test_copies_of_a_decoders_cache_go_on_with_the_same_memory():
+    model, memory, target = some_model(), some_words(n=7), torch.randint(19, (B, N))
+    cache = room_for(model, N)
+    model.decode(target[:, :4], memory, cache=cache)
+    for tail in (target[:, 4:], torch.randint(19, (B, 2))):
+        whole = torch.cat([target[:, :4], tail], dim=1)
+        copied = copy.deepcopy(cache)
+        logits = model.decode(tail, memory, cache=copied)
+        assert_same(logits, model.decode(whole, memory)[:, 4:])
+        assert (cache.seen, copied.seen) == (4, N)
+        with pytest.raises(ValueError, match="another memory"):
+            model.decode(tail[:, :0], memory.clone(), cache=copied)
