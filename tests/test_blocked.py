@@ -467,6 +467,17 @@ def test_memory_is_that_of_the_fused_kernel(n):
 
 
 @pytest.mark.slow
+def test_no_gradient_is_made_of_a_bias_that_needs_none():
+    *leaves, upstream = (torch.randn(1500, 8, requires_grad=True) for _ in range(4))
+    bias = torch.randn(1500, 1500)
+
+    def gradients():
+        return torch.autograd.grad(blocked_attention(*leaves, bias=bias), leaves, upstream)
+
+    assert peak_bytes(gradients) < bias.nbytes / 2
+
+
+@pytest.mark.slow
 def test_memory_grows_with_the_length_and_not_with_its_square():
     def near(query, key, value):  # few pairs, so that long sequences do not take long
         return blocked_attention(query, key, value, rules.window(len(query[0, 0]), before=0))
