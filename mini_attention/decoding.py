@@ -5,13 +5,18 @@ keeps keys and values as they were projected, a pair for each key head, before h
 and before `RotaryAttention` turns them.
 
 Shapes: keys `b g j d` and values `b g j e`, where `g` counts the heads of keys and values.
+
+A call that fails leaves its cache as it was, so that the same words may be given again.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sized
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,12 +24,14 @@ from torch import Tensor
 from . import rules
 from .rules import MaskRule
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
 
 class Cache(ABC):
     """What a layer hands its new keys and values to, and gets all back that new queries need.
 
-    A call that fails after that, because its mask does not fit, leaves them in the cache: `reset`
-    it or begin a new one, as the positions would count twice.
+    What is kept is not written over by new positions, so that a call that fails can be undone.
     """
 
     def __init__(self) -> None:
@@ -224,6 +231,13 @@ class MemoryCache(KVCache):
         super().reset()
         self.memory = self.keys = self.values = None
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> MemoryCache:
+        """A copy that goes its own way with the same memory, by which calls are told apart."""
+        memo[id(self.memory)] = self.memory
+        copied = type(self)()
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
+
 
 class BlockCache(NamedTuple):
     """The two caches of a decoder block: of the target that it looks back at, and of the memory."""
@@ -274,3 +288,51 @@ class DecoderCache:
                 f"the decoder has {len(decoder)} blocks, the cache is for {len(self.blocks)}"
             )
         return self.blocks
+
+
+# Calls that fail.
+
+
+@contextmanager
+def undone_by_errors(cache: Cache | BlockCache | DecoderCache) -> Iterator[None]:
+    """Leave a cache, or several that go on together, as they were if what follows fails.
+
+    >>> cache = KVCache(capacity=5)
+    >>> try:
+    ...     with undone_by_errors(cache):
+    ...         kept = cache.append(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2))
+    ...         cache.append(*kept)
+    ... except ValueError as error:
+    ...     print(error)
+    the cache has room for 5 positions, holds 3 and was given 3 more
+    >>> cache.seen
+    0
+    """
+    before = [(one, vars(one).copy()) for one in _all_of(cache)]
+    try:
+        yield
+    except BaseException:
+        for one, state in before:
+            vars(one).clear()
+            vars(one).update(state)
+        raise
+
+
+def all_or_nothing(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Let a function that takes the keyword `cache` leave the cache as it was when it fails."""
+
+    @wraps(function)
+    def call(*args: Given.args, **given: Given.kwargs) -> Result:
+        cache: Any = given.get("cache")
+        if cache is None:
+            return function(*args, **given)
+        with undone_by_errors(cache):
+            return function(*args, **given)
+
+    return call
+
+
+def _all_of(cache: Cache | BlockCache | DecoderCache) -> list[Cache]:
+    if isinstance(cache, DecoderCache):
+        return [one for block in cache.blocks for one in block]
+    return list(cache) if isinstance(cache, BlockCache) else [cache]

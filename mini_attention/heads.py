@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from . import convert, plug
 from .contract import Bias, Mask, check_divides, check_like, check_sizes
-from .decoding import Cache
+from .decoding import Cache, all_or_nothing
 from .functional import fused_attention
 from .plug import Attend
 from .rules import Rule
@@ -158,6 +158,7 @@ class MultiHeadAttention(nn.Module):
         self.v_proj = nn.Linear(value_size, shared, bias=proj_bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=proj_bias)
 
+    @all_or_nothing
     def forward(
         self,
         query: Tensor,

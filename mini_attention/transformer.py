@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from .contract import Mask, check_sizes
-from .decoding import BlockCache, DecoderCache
+from .decoding import BlockCache, DecoderCache, all_or_nothing
 from .functional import fused_attention
 from .heads import MultiHeadAttention, SingleHeadAttention
 from .masks import causal_mask
@@ -191,6 +191,7 @@ class DecoderBlock(nn.Module):
         self.feed_forward = FeedForward(d_model, d_hidden)
         self.residuals = nn.ModuleList(residual(d_model, dropout) for _ in range(3))
 
+    @all_or_nothing
     def forward(
         self,
         x: Tensor,
@@ -274,6 +275,7 @@ class Transformer(nn.Module):
         memory: Tensor = self.encoder_closing(x)
         return memory
 
+    @all_or_nothing
     def decode(
         self,
         target: Tensor,
@@ -308,6 +310,7 @@ class Transformer(nn.Module):
 
 
 @torch.no_grad()
+@all_or_nothing
 def greedy(
     model: Transformer,
     source: Tensor,
