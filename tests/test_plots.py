@@ -33,6 +33,18 @@ def _close():
     plt.close("all")
 
 
+@pytest.fixture
+def settled():
+    """For tests that look where the parts of a figure stand, or how large it is."""
+
+
+@pytest.fixture(autouse=True)
+def _as_drawn(request, monkeypatch):
+    """To settle its parts takes four fifths of a figure's time: other tests go without."""
+    if "settled" not in request.fixturenames:
+        monkeypatch.setattr(plots, "_settle", lambda figure: None)
+
+
 def full(*values):
     return pytest.param(*values, marks=pytest.mark.full)
 
@@ -238,6 +250,7 @@ def test_a_weight_that_leaks_through_the_mask_is_printed_on_its_hatch():
     assert numbers(ax) == {(0, 0): "0.50", (0, 1): "0.50"}
 
 
+@pytest.mark.usefixtures("settled")
 def test_a_hatch_is_seen_in_the_pixels_of_a_masked_cell():
     darkest = []
     for mask in (None, torch.tensor([[True, False]])):
@@ -330,6 +343,7 @@ def test_the_first_map_of_a_row_names_the_queries_and_the_last_of_a_column_the_k
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 5, 5), (4, 5, 7), full((7, 2, 40))])
+@pytest.mark.usefixtures("settled")
 def test_figures_fit_a_phone_with_letters_of_9_points_or_more(shape):
     tokens = [f"internationalise {position}" for position in range(max(shape))]
     for queries, keys in ((None, None), (tokens[: shape[1]], tokens[: shape[2]])):
@@ -344,6 +358,7 @@ def test_figures_fit_a_phone_with_letters_of_9_points_or_more(shape):
 
 
 @pytest.mark.parametrize(("i", "j"), [(5, 5), (2, 5), (13, 40), (40, 13)])
+@pytest.mark.usefixtures("settled")
 def test_neighbouring_names_do_not_touch(i, j):
     tokens = [f"word{position}" for position in range(40)]
     ax = plots.attention_map(weights(i, j), queries=tokens[:i], keys=tokens[:j])
@@ -382,6 +397,7 @@ TEXT = "what was said " * 4
         ((3, 5, 4), LONG, TEXT, (2, 2), 4.8, 12 * TITLE + 5 / 4 * MAP + 2 * LONG_BELOW + BAR),
     ],
 )
+@pytest.mark.usefixtures("settled")
 def test_a_figure_has_room_for_its_parts_and_no_more(shape, names, title, grid, width, height):
     *heads, i, j = shape
     given = {"queries": names and names[:i], "keys": names and names[:j]}
@@ -407,6 +423,7 @@ def test_a_title_wraps_where_it_would_be_wider_than_its_map(j, letters, lines):
     assert len(ax.get_title().splitlines()) == lines
 
 
+@pytest.mark.usefixtures("settled")
 def test_long_titles_wrap_and_stay_apart():
     titles = ["who did what to whom in this sentence", "what happened after that, and to whom"]
     figure = plots.attention_maps(weights(2, I, I), titles=titles)
@@ -418,6 +435,7 @@ def test_long_titles_wrap_and_stay_apart():
     assert rendered(alone).shape[1] / alone.dpi <= 5.2
 
 
+@pytest.mark.usefixtures("settled")
 def test_a_name_too_long_for_the_figure_is_cut():
     long = "pneumonoultramicroscopicsilicovolcanoconiosis"
     ax = plots.attention_map(weights(2, 3), queries=[long, long[:24]], keys=["cat", "then", long])
@@ -499,6 +517,7 @@ def test_the_house_style_is_opaque_and_has_letters_of_one_font_and_10_points_or_
     )
 
 
+@pytest.mark.usefixtures("settled")
 def test_maps_have_the_house_style_whether_it_was_applied_or_not():
     given = weights(2, 3)
     bare = plots.attention_map(given).figure
@@ -639,6 +658,7 @@ def table(columns=None):
     return lines
 
 
+@pytest.mark.usefixtures("settled")
 def test_a_figure_is_shown_sharp_in_the_size_of_its_inches_and_closed():
     plots.attention_map(weights(I, J))
     picture, _ = displayed(plots.show)
@@ -664,6 +684,7 @@ def test_a_picture_shows_what_was_drawn_and_weighs_little():
     assert len(picture.data) < len(file.getvalue()) / 2
 
 
+@pytest.mark.usefixtures("settled")
 def test_the_same_figure_has_the_same_bytes():
     pictures = []
     for _ in range(2):
