@@ -3,9 +3,10 @@
 All rivals of a case compute the same thing from the same numbers, which is asserted first. They
 run in one process in turns; printed are medians of the quotients of times that were measured side
 by side, with their quartiles in brackets. A share is the rate of the work that can't be avoided,
-over the rate of a large matrix product in the same turns. Bytes are those of the allocator at the
-peak of a call, and beside them the growth of a fresh process. With a GPU all is measured there as
-well, in float32 and bfloat16.
+over the rate of a large matrix product in the same turns. The parts are those of a forward pass
+with blocks, one more in each row. Bytes are those of the allocator at the peak of a call, and
+beside them the growth of a fresh process. With a GPU all is measured there as well, in float32
+and bfloat16.
 
 A section is written into the data file when it is finished, in one step: an interrupted run keeps
 the sections that were done, and what the file held of the others. The full setting writes the
@@ -23,8 +24,8 @@ from typing import Any
 import torch
 
 from benchmarks import record
-from benchmarks.rivals import Case, missing
-from benchmarks.sections import FULL, SHORT, Setting, growth, longest, measure_grid
+from benchmarks.rivals import BARE, Case, missing
+from benchmarks.sections import FULL, SHORT, Setting, growth, longest, measure_grid, measure_parts
 
 MIB = 2**20
 
@@ -60,8 +61,12 @@ def measure(section: str, setting: Setting, base: Case, threads: list[int]) -> d
         show_longest(measured)
         return measured
     rows = []
-    for row in measure_grid(section, setting, base, threads):
-        show_row(row)
+    if section == "parts":
+        measuring, show = measure_parts(setting, base), show_parts
+    else:
+        measuring, show = measure_grid(section, setting, base, threads), show_row
+    for row in measuring:
+        show(row)
         rows.append(row)
     return {"rows": rows}
 
@@ -79,6 +84,12 @@ def show_row(row: dict[str, Any]) -> None:
         print(f"  {name:37}{time:9.3f}{share:7.2f}{'' if peak is None else f'{peak / MIB:9.2f}'}")
     for pair, (low, middle, high) in row["ratios"].items():
         print(f"  {pair:66}{middle:7.3f} [{low:.3f}, {high:.3f}]", flush=True)
+
+
+def show_parts(row: dict[str, Any]) -> None:
+    print(f"\nn {row['n']}, {row['num_heads']} heads of {row['d_head']}, {row['repeats']} repeats")
+    for part, (low, middle, high) in row["ratios"].items():
+        print(f"  {part:38} / {BARE}{middle:7.3f} [{low:.3f}, {high:.3f}]", flush=True)
 
 
 def show_growth(mode: str, measured: dict[str, Any]) -> None:

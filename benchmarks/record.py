@@ -1,6 +1,7 @@
 """The data file that chapters draw from: per device and section, with the facts of its making.
 
-    {"cpu": {"growth": ..., "longest": ..., "functions": ..., "layers": ...}, "cuda": ..., ...}
+    {"cpu": {"growth": ..., "longest": ..., "functions": ..., "layers": ..., "parts": ...},
+     "cuda": ..., ...}
 
 A section is null until it was measured. Each carries its own machine, versions and date, since
 sections can be made anew one by one.
@@ -24,7 +25,7 @@ BOOK = ROOT / "book" / "data" / "benchmark.json"  # the full setting writes here
 ELSEWHERE = ROOT / "_build" / "benchmark.json"  # and all others here: the book stays as it is
 PLACES = {"cpu": ("cpu", "float32"), "cuda": ("cuda", "float32")}
 PLACES["cuda bfloat16"] = ("cuda", "bfloat16")
-SECTIONS = ("growth", "longest", "functions", "layers")
+SECTIONS = ("growth", "longest", "functions", "layers", "parts")
 
 Section = Mapping[str, object]
 

@@ -1,4 +1,4 @@
-"""What is measured: growth with the length, and a grid of cases for functions and for layers."""
+"""What is measured: growth with the length, a grid of cases for functions and for layers, parts."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from benchmarks.measure import (
     slope,
     spread,
 )
+from benchmarks.parts import PARTS, parts
 from benchmarks.rivals import BARE, KINDS, Case, assert_same, flops
 
 PRODUCT = "matrix product"
@@ -49,6 +50,7 @@ SHORT = Setting(
     grids={
         "functions": {"batch": (1,), "d_head": (64,), "n": (512, 1024), **BOTH},
         "layers": {"d_head": (8, 64), "n": (16, 128, 512), **BOTH},
+        "parts": {"d_head": (64,), "n": (512, 1024)},
     },
 )
 FULL = Setting(
@@ -60,6 +62,7 @@ FULL = Setting(
     grids={
         "functions": {"batch": (1, 8), "d_head": (32, 64), "n": (512, 1024, 2048, 4096), **BOTH},
         "layers": {"d_head": (8, 64), "n": (16, 128, 512, 1024, 2048, 4096), **BOTH},
+        "parts": {"d_head": (32, 64), "n": (512, 1024, 2048, 4096)},
     },
 )
 
@@ -109,6 +112,15 @@ def measure_case(kind: str, case: Case, effort: Effort, threads: int) -> dict[st
             if case.batch == 1
         },
     }
+
+
+def measure_parts(setting: Setting, base: Case) -> Iterator[dict[str, Any]]:
+    """What the parts of a forward pass with blocks take, over the bare kernel, on one thread."""
+    torch.set_num_threads(1)
+    for case in cases(setting.grids["parts"], base):
+        times = interleaved(parts(case), setting.effort, device=case.device)
+        ratios = {part: rounded(spread(paired(times, part, BARE))) for part in PARTS}
+        yield {**asdict(case), "repeats": len(times[BARE]), "ratios": ratios}
 
 
 def pairs(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:

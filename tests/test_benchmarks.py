@@ -13,7 +13,9 @@ from torch import nn
 from benchmarks import __main__ as command
 from benchmarks import imports, measure, record, rivals, sections
 from benchmarks.measure import Effort, interleaved
+from benchmarks.parts import PARTS, WHOLE, parts
 from benchmarks.rivals import BARE, KINDS, Case, Outcome, assert_same
+from mini_attention import blocks
 
 TINY = Case(n=7, batch=2, num_heads=3, d_head=5)
 QUICK = Effort(least=2, most=2, turn=1e-5)
@@ -186,7 +188,7 @@ def run(monkeypatch, tmp_path):
         lengths=(7,),
         longer=(7, 11),
         longest=1021,
-        grids={"functions": grid, "layers": grid},
+        grids={"functions": grid, "layers": grid, "parts": grid},
     )
     monkeypatch.setattr(command, "SHORT", small)
     file = tmp_path / "folder" / "benchmark.json"
@@ -215,6 +217,22 @@ def test_a_long_layer_with_blocks_holds_a_part_of_what_the_formula_would(run, ca
     for bytes_held in (found["peak_bytes"], found["process_bytes"]):
         assert own < bytes_held < found["bytes_of_scores_and_weights"] / 2
     assert "n 1021, forward and backward:" in capsys.readouterr().out
+
+
+def test_the_parts_of_a_forward_pass_stand_beside_the_bare_kernel(run, capsys):
+    (row,) = run("--only", "parts")["cpu"]["parts"]["rows"]
+    assert tuple(row["ratios"]) == PARTS
+    assert all(0 < low <= middle <= high for low, middle, high in row["ratios"].values())
+    assert "n 7, 3 heads of 5, 2 repeats" in capsys.readouterr().out
+
+
+def test_the_parts_end_with_the_whole_and_all_but_the_last_leave_something_out(monkeypatch):
+    monkeypatch.setattr(blocks, "KEYS", 4)  # rows in pieces
+    calls = parts(TINY)
+    assert_same({name: calls[name] for name in (BARE, WHOLE)})
+    products, powers, passes = (calls[name]().output.clone() for name in PARTS[:-1])
+    assert not torch.allclose(products, powers)
+    assert not torch.allclose(powers, passes)
 
 
 def test_a_finished_section_survives_the_interruption_of_the_next(run, monkeypatch):
