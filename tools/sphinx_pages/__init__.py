@@ -5,8 +5,34 @@ from pathlib import Path
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from . import docstrings, figures, heads, icons, images, lost, moved, play, signatures, tables
+from . import (
+    docstrings,
+    figures,
+    heads,
+    icons,
+    images,
+    lines,
+    lost,
+    moved,
+    play,
+    signatures,
+    tables,
+)
 from .play import PLAY as PLAY
+
+PARTS = (
+    docstrings,
+    figures,
+    heads,
+    icons,
+    images,
+    lines,
+    lost,
+    moved,
+    play,
+    signatures,
+    tables,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -17,6 +43,6 @@ def add_templates(app: Sphinx, config: Config) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", add_templates)
-    for part in (docstrings, figures, heads, icons, images, lost, moved, play, signatures, tables):
+    for part in PARTS:
         part.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
