@@ -29,9 +29,12 @@ STEPS = [
     for number, step in enumerate(body["steps"])
 ]
 USES = [line for path in FILES for line in path.read_text("utf-8").splitlines() if "uses:" in line]
-# What only a workflow can do: say on its own page where the preview is, and push a branch.
+# What only a workflow can do: install what is the machine's own, say on its own page where the
+# preview is, and push a branch.
 PUSH = JOBS["book", "copies"]["steps"][-1]["run"]
+CHINESE = "sudo apt-get update --quiet && sudo apt-get install --quiet --yes fonts-noto-cjk"
 EXCEPTIONS = {
+    CHINESE,
     'echo "[The book with this change]($URL): unpack it, and open index.html."'
     ' >> "$GITHUB_STEP_SUMMARY"',
     PUSH.strip(),
@@ -108,11 +111,16 @@ def test_the_pages_are_published_when_everything_has_passed_on_three_systems():
 def test_the_pages_that_are_published_know_their_address_before_they_are_built():
     job = JOBS["book", "pages"]["steps"]
     order = [step.get("run") or step["uses"].partition("@")[0] for step in job]
-    asks, builds, uploads = (
+    asks, fonts, builds, uploads = (
         order.index(name)
-        for name in ("actions/configure-pages", "make book", "actions/upload-pages-artifact")
+        for name in (
+            "actions/configure-pages",
+            CHINESE,
+            "make pdf",
+            "actions/upload-pages-artifact",
+        )
     )
-    assert asks < builds < uploads
+    assert asks < fonts < builds < uploads
     assert job[builds]["env"] == {"BOOK_URL": "${{ steps.pages.outputs.base_url }}"}
     assert job[asks]["if"] == job[uploads]["if"] == "env.PUBLISHED == 'true'"
 
