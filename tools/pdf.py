@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urljoin, urlsplit
 
+import pikepdf
 import yaml
 from bs4 import BeautifulSoup, Tag
 from bs4.element import NavigableString
@@ -325,6 +326,12 @@ def word(code: int) -> int:
     return ord(RADICALS.get(radical) or unicodedata.normalize("NFKC", radical))
 
 
+def pack(pdf: Path) -> None:
+    """Compress what tells a screen reader the order of things, two thirds of a printed file."""
+    with pikepdf.open(pdf, allow_overwriting_input=True) as whole:
+        whole.save(pdf, object_stream_mode=pikepdf.ObjectStreamMode.generate)
+
+
 def make(pages: Path, target: Path) -> int:
     """Print the book, and return how many pages it has."""
     chapters = read(pages)
@@ -334,6 +341,7 @@ def make(pages: Path, target: Path) -> int:
         numbers = page_numbers(printed)
         print_page(one_page(chapters, pages, numbers), printed)
         call_words_by_their_names(printed)
+        pack(printed)
         if page_numbers(printed) != numbers:
             raise PrintError("the contents moved what they list: print again, or mend print.css")
         if wrong := faults(printed, chapters):

@@ -107,7 +107,9 @@ def test_the_pdf_has_text_pages_numbers_links_and_an_outline(pages):
     target = pages / "_downloads" / pdf.NAME
     with ThreadPoolExecutor() as pool:  # this one may hold the browser of other tests
         assert pool.submit(pdf.make, pages, target).result() == 4
+    assert b"/ObjStm" in target.read_bytes()  # packed
     reader = pypdf.PdfReader(target)
+    assert reader.root_object["/MarkInfo"]["/Marked"]  # for screen readers, still
     _, contents, one, two = (page.extract_text() for page in reader.pages)
     assert "Contents" in contents
     assert [line.split()[-1] for line in contents.split("\n") if "Answers" in line] == ["4"]
