@@ -31,9 +31,13 @@ def judged(*reports, preset="desktop"):
     return lighthouse.verdict("book/page", preset, reports)
 
 
-def test_a_score_is_the_median_of_its_runs():
-    scores = judged(report(0.2), report(0.97), report(0.96)).scores
-    assert scores == {"performance": 96, "accessibility": 100, "best-practices": 100, "seo": 100}
+def test_of_some_runs_the_fastest_counts_with_the_worst_that_is_no_matter_of_time():
+    disturbed = report(0.2, benchmark=FAST - 1)
+    found = judged(disturbed, report(0.97), report(0.96, 0.9, alt=0), report(0.9))
+    scores = {"performance": 97, "accessibility": 90, "best-practices": 100, "seo": 100}
+    assert found.scores == scores
+    assert found.benchmark == FAST
+    assert found.notes[1:] == ["alt: No alt"]
 
 
 def test_what_costs_points_is_named():
