@@ -4,6 +4,7 @@ import ast
 import inspect
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ FILES = sorted(FOLDER.rglob("*.py"))
 PUBLIC = [getattr(mini_attention, name) for name in mini_attention.__all__]
 
 
+@cache
 def modules_after(statement: str) -> set[str]:
     """The modules that a fresh Python has loaded after `statement`."""
     code = f"import sys; {statement}; print(*sys.modules)"

@@ -475,6 +475,9 @@ def test_a_model_survives_copying_and_saving():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "residual", [PreNorm, pytest.param(PostNorm, marks=pytest.mark.full)], ids=RESIDUALS
+)
 def test_a_model_compiles_into_one_graph(residual):
     built, (source, target) = model(residual=residual), sources_and_targets()
     compiled = torch.compile(built, fullgraph=True, backend="aot_eager")
