@@ -11,7 +11,7 @@ ASSIGNMENTS = {number: answering.Assignment(number) for number in range(1, 7)}
 EVERY = pytest.mark.parametrize("of", ASSIGNMENTS.values(), ids=lambda of: f"a{of.number}")
 # Its steps are the wrong programs that are caught, and share the points among them.
 SHARED = {"write-the-test"}
-QUICK = 2  # wrong answers of a question that are tried even when there is little time
+QUICK = 1  # wrong answer of a question that is tried even when there is little time
 FEW = 2  # styles of right answers, likewise
 
 

@@ -125,6 +125,7 @@ def run(sandbox, body, *before):
 # Claims of success
 
 
+@MOSTLY_HERE
 @pytest.mark.parametrize(
     "trick",
     {
@@ -182,6 +183,7 @@ channel = worker.channel
 """
 
 
+@MOSTLY_HERE
 @pytest.mark.parametrize(
     "trick",
     {
@@ -306,6 +308,7 @@ def test_an_endless_cell_costs_itself_alone(hasty):
         assert list(student.errors) == [2]
 
 
+@MOSTLY_HERE
 def test_computing_is_limited_whatever_the_wall_clock_says(sandbox):
     limits = replace(LIMITS, wall_seconds=60, cpu_seconds=2)
     with (
@@ -467,6 +470,7 @@ return found
     assert run(contained, body) == ["memfd", "shm"]
 
 
+@MOSTLY_HERE
 @pytest.mark.parametrize(
     ("body", "says"),
     [
