@@ -219,12 +219,27 @@ def test_the_book_runs_its_notebooks_and_fails_with_one(tmp_path):
     assert "ZeroDivisionError" in done.stdout + done.stderr
 
 
-def test_pages_are_made_of_stored_outputs_after_these_were_compared():
-    names = [step.name for step in steps.TEST]
+def test_pages_are_made_of_stored_outputs_which_are_compared():
     assert steps.STORED in steps.TEST
-    assert names.index("notebooks") < names.index("pages")
     (notebooks,) = (step for step in steps.TEST if step.name == "notebooks")
     assert "--nbval" in notebooks.command
+
+
+WAIT = """import pathlib, sys, time
+file, tries = pathlib.Path({!r}), 6000
+while not file.exists() and (tries := tries - 1):
+    time.sleep(0.01)
+sys.exit(not tries)"""
+
+
+def test_steps_of_one_process_run_at_once_and_are_told_in_order(monkeypatch, capsys, tmp_path):
+    file = str(tmp_path / "written")
+    first, second = python(WAIT.format(file)), python(f"open({file!r}, 'w').close()")
+    pair = (steps.Step("first", first, ""), steps.Step("second", second, ""))
+    monkeypatch.setattr(steps, "TEST", pair)
+    assert steps.run_test() == 0
+    told = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert told == ["first", "second", "2"]
 
 
 # The browser checks
@@ -237,8 +252,12 @@ def test_a_step_that_lacks_something_is_skipped_and_says_what(capsys):
 
 
 def test_the_pages_are_looked_at_when_they_are_built():
-    assert steps.TEST[-2:] == (steps.STORED, steps.BROWSER)
+    (tests,) = (step for step in steps.TEST if step.name == "tests")
+    order = [steps.TEST.index(step) for step in (steps.STORED, tests, steps.BROWSER)]
+    assert order == sorted(order)
     assert ROOT / steps.BROWSER.command[-1] == stored.PAGES
+    assert ROOT / tests.environment["BUILT_PAGES"] == stored.PAGES
+    assert steps.STORED.environment == steps.BROWSER.environment
 
 
 @pytest.mark.parametrize("command", [steps.run_browser, steps.run_screenshots])
@@ -422,6 +441,49 @@ def test_mutants_that_have_not_run_are_told_and_count_as_no_success(capsys):
     assert not verdict.good
     assert "2 mutants are left" in capsys.readouterr().out
     assert not mutation.judge(outcome(noticed=0), {}, []).good
+
+
+DECORATED = '''
+from functools import cache, wraps
+
+def twice(times):
+    def around(function):
+        @wraps(function)
+        def call(*args):
+            return times * function(*args)
+        return call
+    return around
+
+@cache
+@twice(
+    times=2,
+)
+def f(x):
+    """Text."""
+    return x + 1
+
+class A:
+    @property
+    def two(self): return 2
+
+    @staticmethod
+    def three():
+        return 3
+'''
+
+
+def test_the_copy_of_a_program_has_no_decorator_that_hides_a_function():
+    copied = mutation.undecorated(DECORATED)
+    assert re.findall(r"^ *@.*", copied, re.MULTILINE) == [
+        "        @wraps(function)",
+        "    @staticmethod",
+    ]
+    for source in (DECORATED, copied):
+        program = {}
+        exec(source, program)
+        assert (program["f"](1), program["f"].__doc__) == (4, "Text.")
+        assert program["f"].cache_info().misses == 1
+        assert (program["A"]().two, program["A"].three()) == (2, 3)
 
 
 def test_new_tests_get_the_survivors_again_and_old_tests_do_not(tmp_path):

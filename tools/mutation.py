@@ -8,7 +8,7 @@
 
 mutmut changes one place at a time (another operator, None for an argument, a word of a message)
 and runs the tests that reach the place, in a copy of the package and its tests in `.mutation`.
-It changes what stands in functions: module constants and decorated functions stay as they are.
+It changes what stands in functions: module constants stay as they are.
 
 A mutant that no test notices needs a test, or, where the changed program can't do anything else
 than the right one, a line in tools/equivalent_mutants.toml that says why. Exit code 0 means that
@@ -17,6 +17,7 @@ explanation is of a mutant that survived.
 """
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -240,6 +241,10 @@ def copy_project(folder: Path, part: Part) -> None:
             shutil.copytree(ROOT / name, folder / name, ignore=ignored, dirs_exist_ok=True)
         else:
             shutil.copy2(ROOT / name, folder / name)
+    for path in (folder / name for name in part.files):
+        times = path.stat()
+        path.write_text(undecorated(path.read_text("utf-8")), "utf-8")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     settings = {
         "source_paths": ["mini_attention"],
         "only_mutate": [*part.files],
@@ -253,6 +258,25 @@ def copy_project(folder: Path, part: Part) -> None:
     lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
     with (folder / "pyproject.toml").open("a", encoding="utf-8") as file:
         file.write("\n".join(["", "[tool.mutmut]", *lines, ""]))
+
+
+def undecorated(source: str) -> str:
+    """The same program for mutmut, which changes nothing below a decorator that it does not know.
+
+    `@decorator` above a function `f` becomes `f = decorator(f)` below it.
+    """
+    lines = source.splitlines()
+    tree = ast.parse(source)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef)]
+    functions = [node for body in bodies for node in body if isinstance(node, ast.FunctionDef)]
+    for node in sorted(functions, key=lambda node: node.lineno, reverse=True):
+        decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+        if not decorators or decorators[0] in ("staticmethod", "classmethod", "abstractmethod"):
+            continue
+        decorated = "".join(f"{name}(" for name in decorators) + node.name + ")" * len(decorators)
+        lines.insert(node.end_lineno or 0, f"{' ' * node.col_offset}{node.name} = {decorated}")
+        del lines[node.decorator_list[0].lineno - 1 : node.lineno - 1]
+    return "\n".join(lines) + "\n"
 
 
 def forget_what_new_tests_may_notice(folder: Path) -> None:
