@@ -556,6 +556,20 @@ def test_a_call_that_fails_leaves_the_cache_as_it_was(kind, start, fault):
     assert_same(torch.cat(outputs, dim=1), expected)
 
 
+def test_what_a_cache_of_ones_own_notes_is_taken_back_too():
+    class Noting(KVCache):
+        def _extend(self, key, value):
+            self.newest = key
+            return super()._extend(key, value)
+
+    layer, x, cache = some_layer(), some_words(), Noting(N)
+    with pytest.raises(ValueError, match="mask of shape"):
+        layer(x[:, :2], mask=causal_mask(3), cache=cache)
+    assert not hasattr(cache, "newest")
+    layer(x[:, :2], mask=cache.mask(2), cache=cache)
+    assert cache.newest.shape[-2] == 2
+
+
 def test_a_block_that_fails_across_takes_back_what_it_looked_back_at():
     block, x, memory = DecoderBlock(M, H).double(), some_words(), some_words(n=7)
     expected, cache = block(x, memory, causal_mask(N)), BlockCache(KVCache(N), MemoryCache())
