@@ -28,11 +28,11 @@ from PIL import Image
 from sphinx.errors import ConfigError
 
 from mini_attention import attention_weights
-from tools import notebooks, permalinks
+from tools import notebooks, permalinks, steps
 from tools.sphinx_pages import docstrings, heads, icons, moved
 
 ROOT = notebooks.ROOT
-URL = "https://example.org/attention/"
+URL = steps.ADDRESSES["BOOK_URL"]
 BUDGET = 300_000  # bytes of a page besides MathJax and figures, as they travel
 
 
@@ -48,7 +48,11 @@ MADE = ["404.html", "genindex.html", "search.html"]  # by Sphinx, without a sour
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory, worker_id):
-    """The folder of pages; with several workers, the first that needs it builds it for all."""
+    """The folder of pages: those that `make test` has just made, or else new ones, which the first
+    of several workers that needs them makes for all.
+    """
+    if (made := ROOT / os.environ.get("BUILT_PAGES", "none") / "index.html").exists():
+        return made.parent
     shared = tmp_path_factory.getbasetemp()
     if worker_id != "master":
         shared = shared.parent
@@ -69,7 +73,7 @@ def build(folder):
     done = subprocess.run(
         [sys.executable, "-m", "tools.stored", folder],
         cwd=ROOT,
-        env={**outside_of_workflows(), "BOOK_URL": URL},
+        env={**outside_of_workflows(), **steps.ADDRESSES},
         capture_output=True,
         text=True,
         check=False,

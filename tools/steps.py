@@ -23,8 +23,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -86,13 +87,17 @@ def nbval(workers: str) -> tuple[str, ...]:
     return module("pytest", "-q", *options, "-n", workers, "book")
 
 
+# Whatever looks at the pages of this book looks at the same ones. They are made for a folder of a
+# site, as a reader's are, and of a repository that nobody knows.
+PAGES = "_build/stored/html"
+ADDRESSES = {"BOOK_URL": "https://example.org/attention/", "GITHUB_REPOSITORY": ""}
 # It runs every notebook; pages from the stored outputs take a third of the time.
 BOOK = Step(
     "book",
     (str(BIN / "jupyter-book"), "build", ".", "--all", "-q", "-W", "-n", "--keep-going"),
     "mend what the lines above name: the strict build lets no warning pass",
 )
-STORED = Step("pages", module("tools.stored"), BOOK.remedy)
+STORED = Step("pages", module("tools.stored"), BOOK.remedy, environment=ADDRESSES)
 BROWSER = Step(
     "browser",
     module(
@@ -100,14 +105,16 @@ BROWSER = Step(
         "-q",
         "tests/browser",
         *("-n", WORKERS, "--dist", "loadgroup"),  # one worker looks at a page from all sides
-        *("--book", "_build/stored/html"),
+        *("--book", PAGES),
     ),
     "`make browser` does this alone; `make screenshots` shows the pages",
     is_pytest=True,
+    environment=ADDRESSES,
     lacking=browser.lacking,
 )
-# The fast ones first. No notebook is run twice: one step compares every output with the stored one,
-# and another makes pages of these. A notebook that fails there fails in `make book`, too.
+# Those in one process first, and at once. No page is made twice: the tests and the browser look at
+# what one step makes. No notebook is run twice: one step compares every output with the stored one,
+# and the pages are made of these. A notebook that fails there fails in `make book`, too.
 TEST = (
     Step(
         "style",
@@ -124,12 +131,14 @@ TEST = (
         module("mypy"),
         "the lines above name the file and the type that was expected",
     ),
+    STORED,
     Step(
         "tests",
         pytest("--cov", "-m", "not full"),
         "run one alone: .venv/bin/pytest tests/FILE.py -k NAME; where all pass and a branch of "
         "the package is missing, it needs a test",
         is_pytest=True,
+        environment={"BUILT_PAGES": PAGES},
     ),
     Step(
         "notebooks",
@@ -137,7 +146,6 @@ TEST = (
         "if the new output is right, `make refresh` stores it",
         is_pytest=True,
     ),
-    STORED,
     BROWSER,
 )
 
@@ -158,7 +166,7 @@ PACKAGE = Step(
 )
 UNIT = replace(
     PACKAGE,
-    command=(*PACKAGE.command, "-m", "not slow"),
+    command=(*PACKAGE.command, "-m", "not slow and not full"),
     remedy="run one alone: .venv/bin/pytest tests/FILE.py -k NAME",
 )
 COURSE = Step(
@@ -183,6 +191,7 @@ SCREENSHOTS = Step(
     "pictures",
     module("tests.browser.screenshots"),
     "the lines above name the page",
+    environment=ADDRESSES,
     lacking=browser.lacking,
 )
 
@@ -193,6 +202,20 @@ def run(step: Step) -> Count:
         print(f"{step.name:10} skipped: {reason}", flush=True)
         return Count(skipped=1)
     print(f"{step.name:10} ...", end="" if sys.stdout.isatty() else "\n", flush=True)
+    return tell(step, *perform(step))
+
+
+def run_at_once(steps: Sequence[Step]) -> Count:
+    """Run steps of one process each on several processors, and tell of them in their order."""
+    total = Count()
+    with ThreadPoolExecutor(int(WORKERS)) as pool:
+        for step, done in zip(steps, pool.map(perform, steps), strict=True):
+            total.add(tell(step, *done))
+    return total
+
+
+def perform(step: Step) -> tuple[Count, str, float]:
+    """What a step counted, what it printed, and the seconds that it took."""
     begin = time.monotonic()
     if step is BOOK:
         forget_builds()
@@ -215,11 +238,14 @@ def run(step: Step) -> Count:
         count = Count(passed=1) if done.returncode == 0 else Count(failed=1)
     elif not count.failed and (done.returncode != 0 or not count.passed):
         count.failed = 1  # the runner itself died, or found no test: no count tells of it
-    seconds = time.monotonic() - begin
+    return count, done.stdout, time.monotonic() - begin
+
+
+def tell(step: Step, count: Count, output: str, seconds: float) -> Count:
     back = "\r" if sys.stdout.isatty() else ""
     print(f"{back}{step.name:10} {count}  ({seconds:.0f} s)", flush=True)
     if count.failed:
-        print(f"\n{complaint(done.stdout)}\n\n{step.name} failed: {step.remedy}\n", flush=True)
+        print(f"\n{complaint(output)}\n\n{step.name} failed: {step.remedy}\n", flush=True)
     return count
 
 
@@ -263,8 +289,9 @@ def run_book() -> int:
 
 def run_test() -> int:
     total = Count()
-    for step in TEST:
-        total.add(run(step))
+    for is_pytest, steps in groupby(TEST, key=lambda step: step.is_pytest):
+        for count in map(run, steps) if is_pytest else [run_at_once([*steps])]:
+            total.add(count)
     print(total)
     return 1 if total.failed else 0
 
