@@ -661,11 +661,13 @@ def table(columns=None):
 @pytest.mark.usefixtures("settled")
 def test_a_figure_is_shown_sharp_in_the_size_of_its_inches_and_closed():
     plots.attention_map(weights(I, J))
+    inches = plt.gcf().get_size_inches()[0]
     picture, _ = displayed(plots.show)
     shown = Image.open(io.BytesIO(picture.data))
+    assert shown.width / 192 == pytest.approx(inches, abs=0.1)
     assert shown.info["dpi"] == pytest.approx((192, 192), abs=0.1)
     assert shown.width == pytest.approx(2 * picture.width, abs=1)
-    assert shown.width / 192 <= plots.WIDTH
+    assert inches <= plots.WIDTH
     assert plt.get_fignums() == []
 
 
