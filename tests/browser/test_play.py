@@ -52,9 +52,18 @@ def shown(number):
     return text.replace("-0.00", "0.00").replace("-", "−")
 
 
+@pytest.fixture(scope="module")
+def tab(browser):
+    """The page that the visits of these tests share, with a clock that can be turned on."""
+    with conftest.new_context(browser) as context:
+        page = context.new_page()
+        page.clock.install()
+        yield page
+
+
 def said(page):
-    """What is said when the reader has paused: a later timer of the page comes after its own."""
-    page.evaluate("new Promise(done => setTimeout(done, 600))")
+    """What is said when the reader has paused."""
+    page.clock.run_for(600)
     return page.get_by_role("status").inner_text()
 
 
@@ -281,7 +290,7 @@ def test_a_copied_link_brings_back_what_was_seen(visit, browser):
     other = visit("book/play.html#" + link.split("#")[1])
     for name in ("Scores · head 0", "Weights · head 1", "Output"):
         assert table(other, f"^{name}") == table(page, f"^{name}")
-    assert said(other) == "What the link holds is shown."
+    other.get_by_role("status").get_by_text("What the link holds is shown.", exact=True).wait_for()
 
 
 def test_the_address_follows_what_the_reader_does(page):
