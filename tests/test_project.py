@@ -444,7 +444,7 @@ def test_mutants_that_have_not_run_are_told_and_count_as_no_success(capsys):
 
 
 DECORATED = '''
-from functools import cache, wraps
+from functools import cache, lru_cache, wraps
 
 def twice(times):
     def around(function):
@@ -454,7 +454,7 @@ def twice(times):
         return call
     return around
 
-@cache
+@lru_cache
 @twice(
     times=2,
 )
@@ -469,6 +469,10 @@ class A:
     @staticmethod
     def three():
         return 3
+
+@cache
+def four():
+    return 4
 '''
 
 
@@ -477,6 +481,7 @@ def test_the_copy_of_a_program_has_no_decorator_that_hides_a_function():
     assert re.findall(r"^ *@.*", copied, re.MULTILINE) == [
         "        @wraps(function)",
         "    @staticmethod",
+        "@cache",
     ]
     for source in (DECORATED, copied):
         program = {}
@@ -484,6 +489,7 @@ def test_the_copy_of_a_program_has_no_decorator_that_hides_a_function():
         assert (program["f"](1), program["f"].__doc__) == (4, "Text.")
         assert program["f"].cache_info().misses == 1
         assert (program["A"]().two, program["A"].three()) == (2, 3)
+        assert program["four"]() == 4
 
 
 def test_new_tests_get_the_survivors_again_and_old_tests_do_not(tmp_path):

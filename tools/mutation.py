@@ -8,7 +8,7 @@
 
 mutmut changes one place at a time (another operator, None for an argument, a word of a message)
 and runs the tests that reach the place, in a copy of the package and its tests in `.mutation`.
-It changes what stands in functions: module constants stay as they are.
+It changes what stands in functions: module constants and cached functions stay as they are.
 
 A mutant that no test notices needs a test, or, where the changed program can't do anything else
 than the right one, a line in tools/equivalent_mutants.toml that says why. Exit code 0 means that
@@ -260,10 +260,15 @@ def copy_project(folder: Path, part: Part) -> None:
         file.write("\n".join(["", "[tool.mutmut]", *lines, ""]))
 
 
+# Decorators: mutmut knows the first two, and below the others nothing can be changed.
+LEFT_ALONE = ("staticmethod", "classmethod", "abstractmethod", "cache")
+
+
 def undecorated(source: str) -> str:
     """The same program for mutmut, which changes nothing below a decorator that it does not know.
 
-    `@decorator` above a function `f` becomes `f = decorator(f)` below it.
+    `@decorator` above a function `f` becomes `f = decorator(f)` below it. What a cached function
+    returned before a mutant is switched on stays in its cache: that one is left alone.
     """
     lines = source.splitlines()
     tree = ast.parse(source)
@@ -271,7 +276,7 @@ def undecorated(source: str) -> str:
     functions = [node for body in bodies for node in body if isinstance(node, ast.FunctionDef)]
     for node in sorted(functions, key=lambda node: node.lineno, reverse=True):
         decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
-        if not decorators or decorators[0] in ("staticmethod", "classmethod", "abstractmethod"):
+        if not decorators or decorators[0] in LEFT_ALONE:
             continue
         decorated = "".join(f"{name}(" for name in decorators) + node.name + ")" * len(decorators)
         lines.insert(node.end_lineno or 0, f"{' ' * node.col_offset}{node.name} = {decorated}")
