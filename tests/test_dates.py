@@ -113,6 +113,24 @@ def test_examples_are_drawn_the_same_way_twice_and_from_all_formats_and_years():
     assert {len(e.iso) for e in many} == {7, 10}
 
 
+class Loaded(Random):
+    """Always the first or the last of what may be drawn."""
+
+    def __init__(self, which):
+        super().__init__()
+        self.which = which
+
+    def randrange(self, start, stop=None):
+        return range(start)[self.which] if stop is None else range(start, stop)[self.which]
+
+
+@pytest.mark.parametrize(("which", "iso"), [(0, "1950-01-01"), (-1, "2049-12-31")])
+def test_the_first_and_the_last_day_can_be_drawn(which, iso):
+    held_out = is_held_out(GERMAN, dt.date.fromisoformat(iso))
+    (example,) = draw(1, Loaded(which), [GERMAN], held_out=held_out)
+    assert example.iso == iso
+
+
 # Tokens.
 
 
