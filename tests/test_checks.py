@@ -250,6 +250,7 @@ def test_all_that_can_be_seen_of_an_unknown_mistake_is_told(call, takes, seen):
     assert what_is_seen(layer) == " ".join(sentence for sentence in seen if sentence != SUM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attend", "call", "seen"),
     [
@@ -832,6 +833,7 @@ def test_the_gradients_of_inputs_are_compared_where_those_of_weights_are_not():
         )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "attend", "names"),
     [

@@ -89,6 +89,7 @@ def test_one_date_in_ten_is_held_out_and_none_is_both(form):
     assert 0.095 < len(out) / len(out | trained) < 0.105
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held_out", [False, True])
 def test_drawn_examples_are_on_the_side_that_was_asked_for(held_out):
     texts = {}
@@ -170,6 +171,7 @@ def test_what_never_stops_is_read_to_its_end():
     assert written(torch.tensor([numbers])) == ["2021"]
 
 
+@pytest.mark.slow
 def test_every_text_has_tokens_and_every_token_but_padding_occurs():
     random = Random(6)
     seen = draw(30_000, random) + draw(5000, random, UNSEEN)
@@ -205,6 +207,7 @@ def test_the_trained_model_tells_languages_apart():
     assert answers(dates.trained(), texts) == ["2021-04-03", "2021-03-04"]
 
 
+@pytest.mark.slow
 def test_padding_changes_no_answer_unless_it_can_be_seen():
     model, texts = dates.trained(), draw(100, Random(12), held_out=True)
     expected = answers(model, texts)

@@ -150,6 +150,7 @@ def test_weights_of_steps_are_rows_of_all_weights():
         assert_same(weights, expected[:, :, n : n + 1, : n + 1])
 
 
+@pytest.mark.slow
 @given(seeds, few, few, st.lists(few, min_size=1, max_size=5), st.integers(0, 9))
 def test_any_batch_heads_and_split_give_what_the_whole_run_gives(seed, b, g, split, before):
     torch.manual_seed(seed)

@@ -716,6 +716,7 @@ def test_an_exported_module_takes_other_lengths(dropping, masked):
     assert_same(exported(**others), layer(**others))
 
 
+@pytest.mark.slow
 def test_an_exported_layer_in_blocks_takes_the_lengths_that_it_was_exported_with():
     layer, tensors, others = many_heads(attend=blocked_attention), sources(), sources()
     with torch.no_grad():

@@ -357,6 +357,7 @@ def test_figures_fit_a_phone_with_letters_of_9_points_or_more(shape):
             assert min(text.get_fontsize() for text in texts) >= 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("i", "j"), [(5, 5), (2, 5), (13, 40), (40, 13)])
 @pytest.mark.usefixtures("settled")
 def test_neighbouring_names_do_not_touch(i, j):
@@ -423,6 +424,7 @@ def test_a_title_wraps_where_it_would_be_wider_than_its_map(j, letters, lines):
     assert len(ax.get_title().splitlines()) == lines
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("settled")
 def test_long_titles_wrap_and_stay_apart():
     titles = ["who did what to whom in this sentence", "what happened after that, and to whom"]
@@ -658,6 +660,7 @@ def table(columns=None):
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("settled")
 def test_a_figure_is_shown_sharp_in_the_size_of_its_inches_and_closed():
     plots.attention_map(weights(I, J))
