@@ -540,6 +540,11 @@ def test_the_kernel_gets_a_causal_rule_by_name_and_makes_no_mask():
     assert J * J not in sizes.seen
 
 
+def test_the_smallest_square_has_that_name_too_but_a_single_pair_has_not():
+    assert rules.causal(2).is_causal_square
+    assert not rules.causal(1).is_causal_square  # which may stand for masks of any size
+
+
 NOT_BY_NAME = {
     "fewer queries than keys": (I, lambda: rules.causal(I, J), {}),
     "a window": (J, lambda: rules.window(J, before=3), {}),
