@@ -13,10 +13,12 @@ from . import (
     images,
     lines,
     lost,
+    maths,
     moved,
     play,
     signatures,
     tables,
+    themes,
 )
 from .play import PLAY as PLAY
 
@@ -28,10 +30,12 @@ PARTS = (
     images,
     lines,
     lost,
+    maths,
     moved,
     play,
     signatures,
     tables,
+    themes,
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
