@@ -29,7 +29,7 @@ from sphinx.errors import ConfigError
 
 from mini_attention import attention_weights
 from tools import notebooks, permalinks, steps
-from tools.sphinx_pages import docstrings, heads, icons, moved
+from tools.sphinx_pages import docstrings, heads, icons, lines, moved
 
 ROOT = notebooks.ROOT
 URL = steps.ADDRESSES["BOOK_URL"]
@@ -196,8 +196,9 @@ def head(page, selector, attribute="content"):
 
 @pytest.mark.slow
 def test_every_page_describes_itself_in_words_of_its_own(soup):
-    said = {name: head(soup(name), 'meta[name="description"]') for name in PAGES}
-    assert len(set(said.values())) == len(PAGES)
+    names = [*PAGES, *MADE, "_modules/index.html", "_modules/mini_attention/masks.html"]
+    said = {name: head(soup(name), 'meta[name="description"]') for name in names}
+    assert len(set(said.values())) == len(names)
     for name, text in said.items():
         assert 40 <= len(text) <= heads.LONGEST, (name, text)
         assert re.fullmatch(r"[A-Z][^\\\n{}<>]+[.!?…]", text), (name, text)
@@ -466,3 +467,27 @@ def test_names_between_backquotes_are_set_as_code():
 def test_a_wrapped_line_is_no_table():
     lines = ["A list", "- that goes", "    on here.", "", "The end."]
     assert docstrings.as_meant(lines) == lines
+
+
+# Lines
+
+
+def formula(letter):
+    return nodes.math("", letter)
+
+
+def test_a_formula_and_the_marks_that_touch_it_are_one():
+    around = [nodes.Text("So ("), formula("a"), nodes.Text("), a "), formula("b"), nodes.Text(".")]
+    sentence = nodes.paragraph("", "", *around)
+    for each in list(sentence.findall(nodes.math)):
+        lines.hold(each)
+    assert [held.astext() for held in sentence.findall(nodes.inline)] == ["(a),", "b."]
+    assert sentence.astext() == "So (a), a b."
+
+
+def test_a_formula_that_touches_words_stands_alone():
+    sentence = nodes.paragraph("", "", formula("a"), nodes.Text("-fold "), formula("b"))
+    for each in list(sentence.findall(nodes.math)):
+        lines.hold(each)
+    assert sentence.astext() == "a-fold b"
+    assert not list(sentence.findall(nodes.inline))

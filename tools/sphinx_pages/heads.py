@@ -27,6 +27,14 @@ NO_CONTENT = [
     "py-modindex.html",
     "search.html",
 ]
+# Pages that Sphinx makes have no text to begin with.
+MADE = {
+    "_modules/index": "The modules of the package behind this book, each with its source.",
+    "404": "This address leads nowhere: search for a word of the page, or choose a chapter.",
+    "genindex": "Every name of the package mini_attention in alphabetical order, each with a link.",
+    "search": "Search the book for an English or Chinese word, a symbol or a name of its package.",
+}
+SOURCE = "The source of the package behind this book, as its pages quote it: {title}."
 CARD = "_static/card.png"
 CARD_SHOWS = "Five words, two questions, and how much of each word goes into each answer."
 CARD_TAGS = (
@@ -61,11 +69,17 @@ def plain(paragraph: nodes.paragraph) -> str:
 def describe(
     app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document | None
 ) -> None:
-    if tree is None:
-        return
-    said = description(tree)
-    context["metatags"] += f'\n<meta name="description" content="{escape(said)}" />'
-    context["meta"] = {**(context["meta"] or {}), "og:description": escape(said)}
+    if tree is not None:
+        said = description(tree)
+        context["meta"] = {**(context["meta"] or {}), "og:description": escape(said)}
+    elif page in MADE:
+        said = MADE[page]
+    elif page.startswith("_modules/"):
+        said = SOURCE.format(title=context["title"])
+    else:
+        return  # it leads to another page at once
+    tags = context.get("metatags", "")
+    context["metatags"] = f'{tags}\n<meta name="description" content="{escape(said)}" />'
 
 
 def add_icon(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object) -> None:
