@@ -621,6 +621,8 @@ def test_copies_of_a_decoders_cache_go_on_with_the_same_memory():
     for tail in (target[:, 4:], torch.randint(19, (B, 2))):
         whole = torch.cat([target[:, :4], tail], dim=1)
         copied = copy.deepcopy(cache)
+        with pytest.raises(ValueError, match="another memory"):
+            model.decode(tail, memory.clone(), cache=copied)
         logits = model.decode(tail, memory, cache=copied)
         assert_same(logits, model.decode(whole, memory)[:, 4:])
         assert (cache.seen, copied.seen) == (4, N)
