@@ -7,7 +7,7 @@ import pytest
 from course.assignments import a1, a2
 from tests.course import answering
 
-ASSIGNMENTS = {number: answering.Assignment(number) for number in range(1, 7)}
+ASSIGNMENTS = {number: answering.Assignment(number) for number in range(1, 8)}
 EVERY = pytest.mark.parametrize("of", ASSIGNMENTS.values(), ids=lambda of: f"a{of.number}")
 # Its steps are the wrong programs that are caught, and share the points among them.
 SHARED = {"write-the-test"}

@@ -272,7 +272,7 @@ def test_a_student_notebook_of_no_source_is_told(tmp_path, capsys):
     assert capsys.readouterr().out == "student/a9_old.ipynb has no source: remove it\n"
 
 
-# The six assignments
+# The assignments
 
 
 def run(notebook, folder):
