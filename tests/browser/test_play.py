@@ -61,6 +61,16 @@ def tab(browser):
         yield page
 
 
+@pytest.fixture(scope="module")
+def play(tab, address):
+    """The page for tests that ask its script alone, and leave it as it is."""
+    faults, page = [], tab.context.new_page()
+    with conftest.listening(page, address, faults):
+        page.goto(f"{address}/book/play.html")
+        yield page
+    assert faults == []
+
+
 def said(page):
     """What is said when the reader has paused."""
     page.clock.run_for(600)
@@ -86,8 +96,8 @@ def test_the_cases_hold_what_could_go_wrong():
     assert sum(len(case["q"][0]) != len(case["v"][0]) for case in CASES) >= 100
 
 
-def test_the_browser_computes_what_the_package_computes(page):
-    for case, got in zip(CASES, computed(page, CASES), strict=True):
+def test_the_browser_computes_what_the_package_computes(play):
+    for case, got in zip(CASES, computed(play, CASES), strict=True):
         want, mask = states.expected(case), states.mask_of(case)
         assert got["mask"] == mask.tolist()
         assert_equal([part["scores"] for part in got["parts"]], want["scores"])
@@ -99,9 +109,9 @@ def test_the_browser_computes_what_the_package_computes(page):
             torch.testing.assert_close(masked[mask], scores[mask], atol=1e-12, rtol=1e-12)
 
 
-def test_a_row_with_nothing_allowed_has_weights_0_and_output_0(page):
+def test_a_row_with_nothing_allowed_has_weights_0_and_output_0(play):
     count = 0
-    for case, got in zip(CASES, computed(page, CASES), strict=True):
+    for case, got in zip(CASES, computed(play, CASES), strict=True):
         for i in (~states.mask_of(case).any(-1)).nonzero().flatten().tolist():
             assert all(weight == 0 for part in got["parts"] for weight in part["weights"][i])
             assert all(number == 0 for number in got["output"][i])
@@ -110,13 +120,13 @@ def test_a_row_with_nothing_allowed_has_weights_0_and_output_0(page):
 
 
 @pytest.mark.parametrize("mistake", WRONG)
-def test_a_mistake_is_the_one_that_the_package_collects(page, mistake):
+def test_a_mistake_is_the_one_that_the_package_collects(play, mistake):
     cases = [states.drawn(seed, mistake) for seed in range(120)]
     # The package's programs shield a key that nobody sees; those of the chapters do not.
     cases = [case for case in cases if states.mask_of(case).any(-2).all()]
     right = [{**case, "mistake": "none"} for case in cases]
     differ = 0
-    for case, got, good in zip(cases, computed(page, cases), computed(page, right), strict=True):
+    for case, got, good in zip(cases, computed(play, cases), computed(play, right), strict=True):
         want = states.expected(case)
         assert_equal(got["output"], want["output"])
         if "weights" in want:
@@ -130,30 +140,30 @@ def test_a_mistake_is_the_one_that_the_package_collects(page, mistake):
     assert differ >= 10
 
 
-def test_every_mistake_has_the_name_that_the_package_gives_it(page):
-    assert page.evaluate("attentionPlay.MISTAKES") == ["none", *WRONG]
+def test_every_mistake_has_the_name_that_the_package_gives_it(play):
+    assert play.evaluate("attentionPlay.MISTAKES") == ["none", *WRONG]
     assert set(WRONG) <= set(MISTAKES)
 
 
-def test_large_scores_do_not_overflow(page):
-    rows = page.evaluate("[[1000, 999, -1e6], [-1e9, -1e9]].map(attentionPlay.softmax)")
+def test_large_scores_do_not_overflow(play):
+    rows = play.evaluate("[[1000, 999, -1e6], [-1e9, -1e9]].map(attentionPlay.softmax)")
     assert_equal(rows[0], torch.tensor([1000, 999, -1e6], dtype=torch.float64).softmax(-1))
     assert rows[1] == [0.5, 0.5]
 
 
-def test_numbers_are_rounded_as_the_book_rounds_them(page):
+def test_numbers_are_rounded_as_the_book_rounds_them(play):
     eighths = [n / 8 for n in range(-40, 41)]
     finer = [n / 160 for n in range(-400, 401)]
     thirds = [n / 3 + 1e-13 for n in range(-300, 301)]
-    texts = page.evaluate(
+    texts = play.evaluate(
         "numbers => numbers.map(attentionPlay.twoDecimals)", eighths + finer + thirds
     )
     assert texts == [shown(number) for number in eighths + finer + thirds]
 
 
-def test_weights_have_the_colours_of_the_books_maps(page):
+def test_weights_have_the_colours_of_the_books_maps(play):
     weights = [n / 100 for n in range(101)]
-    got = page.evaluate(
+    got = play.evaluate(
         "w => w.map(attentionPlay.colour).map(c => [c, attentionPlay.readableOn(c)])", weights
     )
     for weight, (rgb, text) in zip(weights, got, strict=True):
@@ -271,10 +281,10 @@ def test_an_impossible_state_says_why_and_shows_no_numbers(page):
 # The link
 
 
-def test_a_state_survives_its_link(page):
-    kept = CASES + presets(page)
+def test_a_state_survives_its_link(play):
+    kept = CASES + presets(play)
     script = "states => states.map(s => attentionPlay.decode(attentionPlay.encode(s)))"
-    assert page.evaluate(script, kept) == kept
+    assert play.evaluate(script, kept) == kept
 
 
 def test_a_copied_link_brings_back_what_was_seen(visit, browser):
@@ -503,13 +513,13 @@ def test_the_sentence_says_what_changed(page, act, sentence):
 def test_a_narrow_page_does_not_scroll_sideways(visit, theme, example):
     page = visit(color_scheme=theme, viewport={"width": 375, "height": 740})
     page.get_by_label("Example").select_option(example)
-    page.wait_for_timeout(100)
     assert page.evaluate("document.documentElement.dataset.theme") == theme
     assert page.evaluate("document.documentElement.scrollWidth") == 375
-    boxes = page.locator(".play-scroll").evaluate_all(
-        "all => all.map(it => [it.scrollWidth > it.clientWidth + 1, it.tabIndex === 0])"
+    # What scrolls, and nothing else, is a stop for the keyboard, once the page has seen its sizes.
+    page.wait_for_function(
+        """() => [...document.querySelectorAll(".play-scroll")].every(
+            it => (it.scrollWidth > it.clientWidth + 1) === (it.tabIndex === 0))"""
     )
-    assert all(scrolls == focusable for scrolls, focusable in boxes)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
