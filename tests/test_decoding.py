@@ -316,10 +316,16 @@ def test_all_of_a_memory_may_be_attended_to():
         assert_same(layer(x, new, mask=mask, cache=cache), layer(x, memory))
 
 
+def test_before_a_memory_comes_there_is_room_for_no_key():
+    with pytest.raises(ValueError, match="room for 0 positions, holds 0 and was given 1 more"):
+        MemoryCache().append(*keys_and_values(n=1))
+
+
 def test_another_memory_is_an_error():
     layer, x, cache = some_layer(), some_words(), MemoryCache()
     layer(x, cache.new_of(some_words(n=7)), cache=cache)
-    with pytest.raises(ValueError, match="the cache holds the keys of another memory"):
+    message = "^the cache holds the keys of another memory: make a new one, or reset$"
+    with pytest.raises(ValueError, match=message):
         cache.new_of(some_words(n=7))
     cache.reset()
     other = some_words(n=5)
