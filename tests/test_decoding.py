@@ -489,7 +489,7 @@ def test_keys_that_do_not_go_on_from_the_kept_ones_are_errors(kind, message):
 
 def test_a_cache_that_would_need_gradients_is_an_error():
     layer, x, cache = some_layer(), some_words(), KVCache(N)
-    message = r"a cache keeps no gradients: call the layer under torch.no_grad\(\)"
+    message = r"^a cache keeps no gradients: call the layer under torch.no_grad\(\)$"
     with torch.enable_grad(), pytest.raises(ValueError, match=message):
         layer(x, cache=cache)
     frozen = layer.requires_grad_(False)
