@@ -52,7 +52,7 @@ help:
 	@echo "make bench              time and memory beside the rivals, in 3 minutes"
 	@echo "make bench FULL=1       all cases, and the book's record of them, in 45 minutes"
 	@echo "make bench THREADS=\"1 2\"  with one thread and with two"
-	@echo "make experiments        small trainings, and the book's records of them, in 20 minutes"
+	@echo "make experiments        small trainings, and the book's records of them, in 25 minutes"
 
 book: $(READY)
 	@$(BIN)/python -m tools.steps book
@@ -125,6 +125,7 @@ bench: .venv/.ready-bench
 experiments: $(READY)
 	@$(BIN)/python -m experiments.positions
 	@$(BIN)/python -m experiments.dates
+	@$(BIN)/python -m experiments.induction
 
 lab: $(READY)
 	$(BIN)/jupyter lab book

@@ -68,6 +68,7 @@ def parts() -> dict[str, Part]:
     files = [
         *(f"mini_attention/{path.name}" for path in package),
         "mini_attention/dates/__init__.py",
+        "mini_attention/repeats/__init__.py",
     ]
     checks = [
         f"mini_attention/checks/{path.name}"
