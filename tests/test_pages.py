@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from urllib.parse import urljoin, urlsplit
 from xml.etree import ElementTree as ET
 
+import nbformat
 import pytest
 import torch
 import yaml
@@ -491,3 +492,54 @@ def test_a_formula_that_touches_words_stands_alone():
         lines.hold(each)
     assert sentence.astext() == "a-fold b"
     assert not list(sentence.findall(nodes.inline))
+
+
+# Another language
+
+
+CATALOG = """
+msgid ""
+msgstr "Content-Type: text/plain; charset=UTF-8"
+
+msgid "A. <code>i</code>, most of them"
+msgstr "A. 大部分 <code>i</code>"
+
+msgid "The numbers"
+msgstr "数字"
+
+msgid "**Right.** Yes."
+msgstr "**对。**"
+"""
+
+
+@pytest.mark.slow
+def test_what_is_folded_is_translated_with_its_summary(tmp_path):
+    choice = "A. <code>i</code>, most of them"
+    folded = f"<details><summary>{choice}</summary>\n\n**Right.** Yes.\n\n</details>"
+    numbers = "<details>\n<summary>The numbers</summary>\n\n1\n\n</details>"
+    output = nbformat.v4.new_output("display_data", {"text/markdown": numbers})
+    cells = [
+        nbformat.v4.new_markdown_cell(f"# Page\n\n{folded}"),
+        nbformat.v4.new_code_cell("1", execution_count=1, outputs=[output], id="numbers"),
+    ]
+    language = {"language_info": {"name": "python", "pygments_lexer": "python"}}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=language)
+    nbformat.write(notebook, tmp_path / "index.ipynb")
+    catalog = tmp_path / "locales" / "zh_CN" / "LC_MESSAGES" / "index.po"
+    catalog.parent.mkdir(parents=True)
+    catalog.write_text(CATALOG, "utf-8")
+    extensions = ["myst_nb", "tools.sphinx_pages.summaries"]
+    settings = ["nb_execution_mode = 'off'", "language = 'zh_CN'", "exclude_patterns = ['*/*']"]
+    settings.append(f"extensions = {extensions}")
+    (tmp_path / "conf.py").write_text("\n".join(settings), "utf-8")
+    for builder in ("gettext", "html"):
+        command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", builder, ".", builder]
+        environment = {**outside_of_workflows(), "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+    asked = (tmp_path / "gettext" / "index.pot").read_text("utf-8")
+    assert {choice, "The numbers"} <= set(re.findall('"(.*)"', asked))
+    page = permalinks.parsed(tmp_path / "html" / "index.html")
+    first, second = page.select("details")
+    assert first.summary.decode_contents() == "A. 大部分 <code>i</code>"
+    assert first.p.get_text() == "对。"
+    assert second.summary.get_text() == "数字"

@@ -17,6 +17,7 @@ from . import (
     moved,
     play,
     signatures,
+    summaries,
     tables,
     themes,
 )
@@ -34,6 +35,7 @@ PARTS = (
     moved,
     play,
     signatures,
+    summaries,
     tables,
     themes,
 )
