@@ -418,9 +418,9 @@ def _fits(student: Student, draw: Draw) -> None:
             _check_taken(f"{said}, the taken {name}", taken[place], right, new, before[place])
             _check_written(f"{said}, {name}", room[place], right, before[place], new)
         if now != seen:
-            hint = "that is how many were new" if now == new else ""
-            hint = "that is how many were taken before" if now == seen - new else hint
-            raise CheckFailed(f"{said}: {seen} positions are taken then, not {now} {hint}".strip())
+            hint = ", which is how many were new" if now == new else ""
+            hint = ", which is how many were taken before" if now == seen - new else hint
+            raise CheckFailed(f"{said}: {seen} positions are taken then, not {now}{hint}")
 
 
 def _check_taken(what: str, taken: Tensor, right: Tensor, new: int, before: Tensor) -> None:
@@ -787,12 +787,12 @@ def _check_last(what: str, kept: Tensor, every: Tensor, before: int, seen: int) 
     most = min(before, seen)
     if kept.shape[2] != most:
         hints = {
-            seen: "everything is kept" + (": [-0:] is all of it" if not before else ""),
-            before + 1: "one too many: the next query brings its own key",
-            before - 1: "one too few",
+            seen: ": everything is kept" + ("" if before else ", and [-0:] is all of it"),
+            before + 1: ": one too many, for the next query brings its own key",
+            before - 1: ": one too few",
         }
         hint = hints.get(kept.shape[2], "")
-        raise CheckFailed(f"{what}: {most} positions are kept, not {kept.shape[2]}. {hint}".strip())
+        raise CheckFailed(f"{what}: {most} positions are kept, not {kept.shape[2]}{hint}")
     expect(
         what,
         kept,

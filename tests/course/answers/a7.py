@@ -436,14 +436,14 @@ def attend_rolling(query, key, value, cache, before):
 """,
     "dates: its own attention, in float64": AROUND
     + """
-model = model.double()
+wide = dates.trained().double()
 
 def decode_new(tokens, memory, source_mask, caches):
     memory = memory.double()
     seen = caches[0][0].shape[2] if caches is not None else 0
-    x = model.embed(tokens, model.target_embedding, seen)
+    x = wide.embed(tokens, wide.target_embedding, seen)
     kept = []
-    for n, block in enumerate(model.decoder):
+    for n, block in enumerate(wide.decoder):
         layer = block.self_attention
         def look_back(x):
             q, k, v = (rearrange(p(x), "b i (h d) -> b h i d", h=layer.num_heads)
@@ -456,7 +456,7 @@ def decode_new(tokens, memory, source_mask, caches):
             heads = scores.softmax(-1) @ v
             return layer.out_proj(rearrange(heads, "b h i d -> b i (h d)"))
         x = around(block, x, look_back, memory, source_mask)
-    return model.to_logits(model.decoder_closing(x)).float(), kept
+    return wide.to_logits(wide.decoder_closing(x)).float(), kept
 """
     + WRITE,
 }
