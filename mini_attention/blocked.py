@@ -239,10 +239,13 @@ def _one_by_one(
 ) -> tuple[Any, Any]:
     """Apply a function to each item of a batch, and stack what it returns."""
     results = []
-    for n in range(count):
+    for n in range(max(count, 1)):  # an empty batch asks one item, of zeros, for the shapes
         item = (
-            x if dim is None else x.select(dim, n) for x, dim in zip(inputs, in_dims, strict=True)
+            x if dim is None else x.select(dim, n) if count else x.sum(dim)
+            for x, dim in zip(inputs, in_dims, strict=True)
         )
         results.append(function.apply(*item))  # type: ignore[no-untyped-call]
-    stacked = tuple(None if x[0] is None else torch.stack(x) for x in zip(*results, strict=True))
+    stacked = tuple(
+        None if x[0] is None else torch.stack(x)[:count] for x in zip(*results, strict=True)
+    )
     return stacked, tuple(None if x is None else 0 for x in stacked)

@@ -201,6 +201,20 @@ def test_vmap_is_a_loop_over_items(attend):
 
 
 @pytest.mark.filterwarnings(SLOW_BATCHES)
+def test_vmap_over_no_items_gives_none_where_torch_has_a_rule_for_it(attend):
+    def loss(query, key, value):
+        return attend(query, key, value).square().sum()
+
+    query, key, value = inputs(0, H).values()
+    no_rule = pytest.raises(RuntimeError, match="vmap over dims of size 0")
+    with no_rule if attend is fused_attention else nullcontext():
+        mapped = func.vmap(attend, (0, None, 1))(query, key.sum(0), value.movedim(0, 1))
+        assert_same(mapped, torch.empty(0, H, I, E))
+        gradients = func.vmap(func.grad(loss, (0, 1, 2)))(query, key, value)
+        assert [gradient.shape for gradient in gradients] == [query.shape, key.shape, value.shape]
+
+
+@pytest.mark.filterwarnings(SLOW_BATCHES)
 def test_vmap_maps_masks_and_biases_over_any_axis(attend):
     query, key, value = inputs(B, H).values()
     mask, bias = some_mask(I, B, J), some_bias(B, I, J)
