@@ -18,6 +18,7 @@ PAGES = {
     "torch.Tensor": f"{TORCH}tensors.html",
     "torch.dtype": f"{TORCH}tensor_attributes.html#torch.dtype",
     "torch.device": f"{TORCH}tensor_attributes.html#torch.device",
+    "torch._C.Generator": f"{TORCH}generated/torch.Generator.html",
     "torch.nn.modules.module.Module": f"{TORCH}generated/torch.nn.Module.html",
     "torch.nn.modules.activation.MultiheadAttention": (
         f"{TORCH}generated/torch.nn.MultiheadAttention.html"
