@@ -98,3 +98,8 @@ def test_mistakes_are_errors_with_their_numbers():
         AttentionOnly(0)
     with pytest.raises(ValueError, match="no model '3 random'; there are 1 random, 1 fixed"):
         trained(3)
+
+
+def test_a_model_computes_where_its_parameters_are():
+    tokens = torch.zeros(2, 5, dtype=torch.long, device="meta")
+    assert AttentionOnly(1).to("meta")(tokens).device.type == "meta"
