@@ -16,6 +16,7 @@ from importlib.resources import as_file, files
 import torch
 from torch import Tensor, nn
 
+from ..contract import check_sizes
 from ..heads import MultiHeadAttention
 from ..masks import causal_mask
 from ..position import RotaryAttention
@@ -74,8 +75,7 @@ class AttentionOnly(nn.Module):
 
     def __init__(self, num_layers: int, *, d_model: int = 64, num_heads: int = 4) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1; got {num_layers}")
+        check_sizes(num_layers=num_layers)
         self.embedding = nn.Embedding(len(LETTERS), d_model)
         self.layers = nn.ModuleList(
             MultiHeadAttention(d_model, num_heads, attend=RotaryAttention())
