@@ -14,11 +14,8 @@ Finished trainings stay when the command is broken off, and the next one goes on
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks import record
+from experiments import records
 from mini_attention import attention, dates
 from mini_attention.contract import Mask
 from mini_attention.dates import PAD, Example
@@ -163,21 +160,6 @@ def save(model: Transformer, file: Path) -> None:
     unfinished.replace(file)
 
 
-def write(made: dict[str, Any], file: Path) -> None:
-    beside = file.with_suffix(".writing")
-    beside.write_text(record.as_text(json.loads(json.dumps(made))) + "\n", encoding="utf-8")
-    beside.replace(file)
-
-
-def begun(file: Path, head: dict[str, Any]) -> dict[str, Any]:
-    """What an earlier call has finished with the same setting and the same torch."""
-    if not file.exists():
-        return {}
-    made = json.loads(file.read_text("utf-8"))
-    same = all(made[key] == json.loads(json.dumps(head[key])) for key in ("setting", "torch"))
-    return dict(made["found"]) if same else {}
-
-
 def main(arguments: list[str] | None = None, base: Setting = FULL) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.dates",
@@ -191,26 +173,20 @@ def main(arguments: list[str] | None = None, base: Setting = FULL) -> None:
     given = parser.parse_args(arguments)
     setting = replace(base, steps=given.steps)
     torch.set_num_threads(1)
-    head = {
-        "processor": record.processor(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "date": datetime.now(UTC).date().isoformat(),
-        "setting": asdict(setting),
-    }
+    head = records.head(setting)
     unfinished = given.file.with_suffix(".unfinished")
-    found = begun(unfinished, head)
+    found = records.begun(unfinished, head)
     for name in given.only:
         if name in found:
             continue
         model, found[name] = run(name, setting)
         if name == "whole":
             save(model, given.model)
-        write({**head, "found": found}, unfinished)
+        records.write({**head, "found": found}, unfinished)
     if missing := [name for name in EXPERIMENTS if name not in found]:
         print(f"{unfinished} still lacks {', '.join(missing)}")
         return
-    write({**head, "found": {name: found[name] for name in EXPERIMENTS}}, given.file)
+    records.write({**head, "found": {name: found[name] for name in EXPERIMENTS}}, given.file)
     unfinished.unlink()
     print(f"written to {given.file}")
 

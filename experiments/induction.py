@@ -13,12 +13,9 @@ Finished trainings stay when the command is broken off, and the next one goes on
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks import record
+from experiments import records
 from mini_attention.repeats import MODELS, AttentionOnly, draw, in_second_copy, share_right
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,22 +107,13 @@ def save(models: Mapping[str, Mapping[str, Tensor]], file: Path) -> None:
     beside.replace(file)
 
 
-def write(made: Mapping[str, Any], file: Path) -> None:
-    beside = file.with_suffix(".writing")
-    beside.write_text(record.as_text(json.loads(json.dumps(made))) + "\n", encoding="utf-8")
-    beside.replace(file)
-
-
 def begun(
     record_file: Path, model_file: Path, head: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What an earlier call has finished with the same setting and torch, and its models."""
-    if not (record_file.exists() and model_file.exists()):
-        return {}, {}
-    made = json.loads(record_file.read_text("utf-8"))
-    same = all(made[key] == json.loads(json.dumps(head[key])) for key in ("setting", "torch"))
-    models = torch.load(model_file, weights_only=True) if same else {}
-    return {name: found for name, found in made["found"].items() if name in models}, models
+    found = records.begun(record_file, head) if model_file.exists() else {}
+    models = torch.load(model_file, weights_only=True) if found else {}
+    return {name: each for name, each in found.items() if name in models}, models
 
 
 def main(arguments: list[str] | None = None, base: Setting = FULL) -> None:
@@ -141,13 +129,7 @@ def main(arguments: list[str] | None = None, base: Setting = FULL) -> None:
     given = parser.parse_args(arguments)
     setting = replace(base, steps=given.steps)
     torch.set_num_threads(1)
-    head = {
-        "processor": record.processor(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "date": datetime.now(UTC).date().isoformat(),
-        "setting": asdict(setting),
-    }
+    head = records.head(setting)
     unfinished = given.file.with_suffix(".unfinished"), given.model.with_suffix(".unfinished")
     found, models = begun(*unfinished, head)
     for name in given.only:
@@ -156,12 +138,12 @@ def main(arguments: list[str] | None = None, base: Setting = FULL) -> None:
         model, found[name] = run(name, setting)
         models[name] = {key: p.half() for key, p in model.state_dict().items()}
         save(models, unfinished[1])
-        write({**head, "found": found}, unfinished[0])
+        records.write({**head, "found": found}, unfinished[0])
     if missing := [name for name in NAMES if name not in found]:
         print(f"{unfinished[0]} still lacks {', '.join(missing)}")
         return
     save({name: models[name] for name in NAMES}, given.model)
-    write({**head, "found": {name: found[name] for name in NAMES}}, given.file)
+    records.write({**head, "found": {name: found[name] for name in NAMES}}, given.file)
     for file in unfinished:
         file.unlink()
     print(f"written to {given.file}")

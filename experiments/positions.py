@@ -14,11 +14,8 @@ the shares of right answers, a number for each seed and each band of positions.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks import record
+from experiments import records
 from mini_attention import (
     MultiHeadAttention,
     RotaryAttention,
@@ -183,16 +180,8 @@ def main(arguments: list[str] | None = None, base: Setting = FULL) -> None:
     given = parser.parse_args(arguments)
     setting = replace(base, steps=given.steps, seeds=tuple(given.seeds))
     torch.set_num_threads(1)
-    facts = {
-        "processor": record.processor(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "date": datetime.now(UTC).date().isoformat(),
-    }
-    made = {**facts, "setting": asdict(setting), "bands": setting.bands, "right": measure(setting)}
-    unfinished = given.file.with_suffix(".unfinished")
-    unfinished.write_text(record.as_text(json.loads(json.dumps(made))) + "\n", encoding="utf-8")
-    unfinished.replace(given.file)
+    found = {"bands": setting.bands, "right": measure(setting)}
+    records.write({**records.head(setting), **found}, given.file)
     print(f"written to {given.file}")
 
 

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 from collections import defaultdict
+from dataclasses import asdict
 from random import Random
 
 import pytest
@@ -151,7 +152,7 @@ def test_an_unfinished_record_of_another_setting_is_begun_anew(tmp_path, capsys)
 
 def test_the_record_of_the_book_is_one_of_the_setting_as_it_is():
     record = json.loads(experiment.BOOK.read_text("utf-8"))
-    assert record["setting"] == json.loads(json.dumps(experiment.asdict(experiment.FULL)))
+    assert record["setting"] == json.loads(json.dumps(asdict(experiment.FULL)))
     assert list(record["found"]) == list(experiment.EXPERIMENTS)
     for found in record["found"].values():
         assert all(0 <= found[kind] <= 1 for kind in ("seen", "unseen", "padded"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -112,7 +113,7 @@ def assert_whole(record, seeds: int, bands: int) -> None:
 
 def test_the_record_of_the_book_is_one_of_the_setting_as_it_is():
     record = json.loads(positions.BOOK.read_text("utf-8"))
-    assert record["setting"] == json.loads(json.dumps(positions.asdict(Setting())))
+    assert record["setting"] == json.loads(json.dumps(asdict(Setting())))
     assert record["bands"] == [list(band) for band in Setting().bands]
     assert re.match(r"\d+\.\d+", record["torch"])
     assert_whole(record, seeds=3, bands=4)

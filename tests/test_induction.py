@@ -1,6 +1,7 @@
 """The experiment on rows that repeat: what it trains and asks, and its record."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -111,7 +112,7 @@ def test_an_unfinished_record_of_another_setting_is_begun_anew(tmp_path, capsys)
 
 def test_the_record_of_the_book_is_one_of_the_setting_as_it_is_and_of_the_models_as_they_are():
     record = json.loads(induction.BOOK.read_text("utf-8"))
-    assert record["setting"] == json.loads(json.dumps(induction.asdict(FULL)))
+    assert record["setting"] == json.loads(json.dumps(asdict(FULL)))
     assert list(record["found"]) == NAMES
     for name, found in record["found"].items():
         assert [entry["step"] for entry in found["curve"]] == list(range(0, FULL.steps, FULL.every))
